@@ -70,8 +70,8 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visitors *natsbus.Visitors) {
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
-		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Refused: func(from string, count int) {
-			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "closed %d connections that did not authenticate", count))
+		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Unread: visitors.Unread, Refused: func(from, what string, count int) {
+			d.stranger(from, what, tutti.Errorf(tutti.CodeUnauthenticated, "closed %d connections that did not authenticate", count))
 		}})
 		return nil
 	})

@@ -12,6 +12,17 @@ import (
 
 // PushEffect implements tutti.Codes.
 func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEffect, error) {
+	digest := tutti.DigestOf(in.Fleet.Source)
+	// to read a file takes time and memory, so only an admin can make the server read another file
+	may := func(v View) error {
+		if digest == v.Registry.FleetDigest {
+			return nil
+		}
+		return tutti.Wrap("", v.May(tutti.VerbAdmin, ""), "%s is not the fleet file of the server", in.Fleet.File)
+	}
+	if err := rd.look(ctx, may); err != nil {
+		return api.PushEffect{}, err
+	}
 	f, err := fleet.Parse(in.Fleet.File, in.Fleet.Source)
 	if err != nil {
 		return api.PushEffect{}, err
@@ -20,12 +31,9 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 	if f.Reaction != nil {
 		out.Reactive, out.Reaction, out.AskAbove = true, f.Reaction.Code, f.Reaction.AskAbove
 	}
-	digest := tutti.DigestOf(in.Fleet.Source)
 	return out, rd.look(ctx, func(v View) error {
-		if digest != v.Registry.FleetDigest {
-			if err := v.May(tutti.VerbAdmin, ""); err != nil {
-				return tutti.Wrap("", err, "%s is not the fleet file of the server", in.Fleet.File)
-			}
+		if err := may(v); err != nil {
+			return err
 		}
 		out.Same = digest == v.Registry.FleetDigest && !policy.Old(v.Fleet()) && (in.Code == "" || in.Code == v.Registry.Code[f.Environment.Name].Code)
 		loses := map[tutti.NodeName]bool{}

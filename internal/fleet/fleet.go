@@ -52,6 +52,10 @@ func (r *reader) document(source []byte) *yaml.Node {
 	if err == nil {
 		err = decoder.Decode(&more)
 		if errors.Is(err, io.EOF) {
+			if expanded(doc.Content[0], map[*yaml.Node]int{}) > maxValues {
+				r.report(doc.Content[0], "use fewer aliases", "with its aliases the file has more than %d values", maxValues)
+				return nil
+			}
 			return doc.Content[0]
 		}
 		if err == nil {

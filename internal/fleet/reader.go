@@ -225,6 +225,28 @@ func (r *reader) wrong(n *yaml.Node, what, want string) {
 	r.report(n, hint, "%s: %s needed, got %s", what, want, got)
 }
 
+// maxValues limits the values of a file after its aliases were replaced by the values for which they stand. A file of
+// MaxSource bytes without aliases has fewer. With aliases such a file could otherwise take gigabytes.
+const maxValues = 2_000_000
+
+// expanded returns how many values a node has after its aliases were replaced, but not much more than maxValues. The map
+// has the nodes that were counted already. An alias inside its own value counts as one value, and its reader refuses it.
+func expanded(n *yaml.Node, counted map[*yaml.Node]int) int {
+	n = follow(n)
+	if all, ok := counted[n]; ok {
+		return all
+	}
+	counted[n] = 1 // while its content is being counted
+	all := 1
+	for _, of := range n.Content {
+		if all += expanded(of, counted); all > maxValues {
+			return all
+		}
+	}
+	counted[n] = all
+	return all
+}
+
 // follow returns the node to which an alias refers.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {

@@ -74,6 +74,25 @@ func (s *State) Members(target string) []tutti.NodeName {
 	return out
 }
 
+// NoGroup returns an error if the fleet file has a group with this name. A node cannot have the name of a group, because
+// a plan, a pause or an access could then mean both.
+func (s *State) NoGroup(name string) error {
+	if slices.ContainsFunc(s.Fleet().Groups, func(g tutti.Group) bool { return string(g.Name) == name }) {
+		return tutti.Errorf(tutti.CodeConflict, "the fleet file has a group %q, so a node cannot have this name", name)
+	}
+	return nil
+}
+
+// NoNodes returns an error if a node that has joined has the name of one of these groups.
+func (s *State) NoNodes(groups []tutti.Group) error {
+	for _, g := range groups {
+		if s.Registry.Nodes[tutti.NodeName(g.Name)] != nil {
+			return tutti.Errorf(tutti.CodeConflict, "group %q: a node with this name has joined; name the group otherwise, or remove the node: tutti node remove %s", string(g.Name), g.Name)
+		}
+	}
+	return nil
+}
+
 // Member reports whether a node that has joined belongs to a target.
 func (s *State) Member(target string, name tutti.NodeName) bool {
 	n := s.Registry.Nodes[name]

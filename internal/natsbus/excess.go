@@ -45,11 +45,7 @@ func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since b
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sweep(now)
-	of := e.of[key]
-	if of == nil {
-		of = &excessOf{calls: excessCalls, bytes: excessBytes, at: now}
-		e.of[key] = of
-	}
+	of := e.find(key, now)
 	if now.Before(of.until) {
 		return true, false
 	}
@@ -60,10 +56,38 @@ func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since b
 	if of.calls >= 0 && of.bytes >= 0 {
 		return false, false
 	}
+	of.lockOut(now)
+	return true, true
+}
+
+// lockOut locks a node out. lockOut returns false if the node is locked out already.
+func (e *excess) lockOut(key tutti.NodeKey, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sweep(now)
+	of := e.find(key, now)
+	if now.Before(of.until) {
+		return false
+	}
+	of.at = now
+	of.lockOut(now)
+	return true
+}
+
+// find returns what e remembers of a node. The caller holds e.mu.
+func (e *excess) find(key tutti.NodeKey, now time.Time) *excessOf {
+	of := e.of[key]
+	if of == nil {
+		of = &excessOf{calls: excessCalls, bytes: excessBytes, at: now}
+		e.of[key] = of
+	}
+	return of
+}
+
+func (of *excessOf) lockOut(now time.Time) {
 	of.until = now.Add(min(outAtMost, outFor<<min(of.times, 8)))
 	of.times++
 	of.calls, of.bytes = excessCalls, excessBytes
-	return true, true
 }
 
 // isOut reports whether a node is locked out.

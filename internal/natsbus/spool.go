@@ -16,6 +16,8 @@ const (
 	maxSpoolPerNode   = 2 * MaxPayload
 	maxSpool          = 16 * MaxPayload
 	parcelLife        = 10 * time.Minute // after its last chunk
+	// maxGets is how often a node may fetch each chunk of an answer. Its connections may break meanwhile.
+	maxGets = 4
 )
 
 // spool stores parcels in files while they are uploaded or downloaded. A restart of the server empties the spool,
@@ -36,6 +38,7 @@ type entry struct {
 	file  *os.File
 	have  int64
 	tries int
+	gets  int64 // one more than the number of chunks that the node may still fetch; 0 if this is no answer
 
 	used time.Time // guarded by spool.mu
 }
@@ -189,9 +192,12 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	return e.have, nil
 }
 
-// fill writes the whole content of an outgoing parcel.
+// fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
 func (e *entry) fill(content []byte) error {
 	_, err := e.write(0, content)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gets = 1 + maxGets*(1+e.size/chunkSize)
 	return err
 }
 
@@ -220,10 +226,18 @@ func (e *entry) tried() int {
 	return e.tries
 }
 
-// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk.
+// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk. A node may fetch only
+// an answer, and only a limited number of chunks. The server has counted an answer once against the node's rate limit.
 func (e *entry) chunk(offset int64) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	switch e.gets {
+	case 0:
+		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: the node sent this content, so the node cannot fetch it", e.id)
+	case 1:
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "content in chunks %s: the node has fetched it too often; call again", e.id)
+	}
+	e.gets--
 	chunk := make([]byte, chunkSize)
 	n, err := e.file.ReadAt(chunk, offset)
 	if err != nil && err != io.EOF {

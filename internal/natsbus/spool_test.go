@@ -170,3 +170,41 @@ func TestSpoolEntry(t *testing.T) {
 		t.Errorf("%d files with %d bytes are left, want none", n, s.total)
 	}
 }
+
+// TestAnAnswerIsFetchedAFewTimes checks that a node cannot fetch an answer in chunks for ever, and that it cannot fetch
+// what it has sent itself.
+func TestAnAnswerIsFetchedAFewTimes(t *testing.T) {
+	s, _ := testSpool(t)
+	content := make([]byte, 2*chunkSize+1)
+	answer, err := s.open("A", parcelFor("answer", content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.fill(content); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 { // connections may break
+		for offset := int64(0); offset < int64(len(content)); offset += chunkSize {
+			if _, err := answer.chunk(offset); err != nil {
+				t.Fatalf("time %d: %v", i+1, err)
+			}
+		}
+	}
+	fetched := 0
+	for ; err == nil && fetched < 1000; fetched++ {
+		_, err = answer.chunk(0)
+	}
+	if tutti.CodeOf(err) != tutti.CodeUnavailable || fetched > 20 {
+		t.Errorf("after %d more chunks: %v", fetched, err)
+	}
+	sent, err := s.open("A", parcelFor("sent", content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sent.write(0, content); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sent.chunk(0); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("what the node has sent: %v", err)
+	}
+}

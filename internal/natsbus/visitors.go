@@ -159,16 +159,28 @@ func (v *Visitors) disconnect(who visitor) {
 // connections. The node may connect again after some time. Excess returns true if the node is locked out now.
 func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	out, since := v.excess.more(key, bytes, time.Now())
-	if !since {
-		return out
+	if since {
+		v.putOut(key, "send far more than the server answers")
 	}
-	v.o.Denied(key, "send far more than the server answers; the server closes its connections for some time")
+	return out
+}
+
+// Unread reports that the client with this JWT leaves far more answers unread than a node can have. Unread closes the
+// node's connections. The node may connect again after some time.
+func (v *Visitors) Unread(jwt string) {
+	if key, known := keyOf(jwt); known && v.excess.lockOut(key, time.Now()) {
+		v.putOut(key, "leave more than 4 MiB of answers unread")
+	}
+}
+
+// putOut closes the connections of a node that is locked out.
+func (v *Visitors) putOut(key tutti.NodeKey, what string) {
+	v.o.Denied(key, what+"; the server closes its connections for some time")
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, who := range v.there[key] {
 		v.disconnect(who)
 	}
-	return out
 }
 
 // Violated reports that a client with this JWT used a subject that it may not use.

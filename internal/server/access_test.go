@@ -316,7 +316,13 @@ func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	}
 	f.wantAccess("the same", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
 	f.wantAccess("another", set("pipeline", other), "{to: pipeline, may: admin}")
-	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), api.PushQuery{Fleet: other})
+	// the server does not read a file that the caller may not push
+	unread := api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: [")}
+	_, err := f.SetFleet(f.as("pipeline", tutti.VerbCode), unread)
+	wantCode(t, err, tutti.CodeRefused, "may not push another fleet file")
+	_, err = f.PushEffect(f.as("pipeline", tutti.VerbCode), api.PushQuery{Fleet: unread})
+	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is not the fleet file of the server")
+	_, err = f.PushEffect(f.as("pipeline", tutti.VerbCode), api.PushQuery{Fleet: other})
 	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is not the fleet file of the server: operator pipeline may not admin")
 	f.wantAccess("another, by an admin", set("ada", other), "")
 	f.wantAccess("who became one", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")

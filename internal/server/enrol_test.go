@@ -44,6 +44,7 @@ func TestWhoMayJoin(t *testing.T) {
 		"dotted prefix": {"a name is no prefix of another", api.CreateToken{Name: "new"}, "new.example.net", nil, tutti.CodeRefused, "for the name new"},
 		"literal star":  {"a star is no name", api.CreateToken{Name: "*"}, "web-*", nil, tutti.CodeInvalid, "node name"},
 		"taken":         {"a name that exists", api.CreateToken{Name: "db-01"}, "db-01", nil, tutti.CodeConflict, "tutti node replace db-01"},
+		"group":         {"it would be ambiguous in a plan", api.CreateToken{Name: "w*"}, "web", nil, tutti.CodeConflict, "the fleet file has a group \"web\""},
 		"altered secret": {"the secret is another", api.CreateToken{Name: "new"}, "new",
 			func(r *api.EnrolRequest) { r.Secret[0]++ }, tutti.CodeRefused, "not known"},
 		"unknown token": {"nobody made this token", api.CreateToken{Name: "new"}, "new",
@@ -84,6 +85,7 @@ func TestATokenIsForNamesThatCanBe(t *testing.T) {
 		"none":    {"nobody has no name", "", tutti.CodeInvalid},
 		"capital": {"no certname has one, so nobody could use the token", "Web-01", tutti.CodeInvalid},
 		"space":   {"as no certname has a space", "web 01", tutti.CodeInvalid},
+		"group":   {"a plan could then mean both", "web", tutti.CodeConflict},
 		"bracket": {"only the star stands for something else", "web-[0-9]", tutti.CodeInvalid},
 	}
 	for name, tc := range cases {
@@ -95,6 +97,24 @@ func TestATokenIsForNamesThatCanBe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAGroupHasNoNodesName checks that a pushed fleet file cannot name a group like a node that has joined. The token was
+// made before.
+func TestAGroupHasNoNodesName(t *testing.T) {
+	f := newFixture(t)
+	n := len(f.Events())
+	_, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\ngroups:\n  web-01: {joined: true}\n")})
+	wantCode(t, err, tutti.CodeConflict, "group \"web-01\": a node with this name has joined")
+	if got := f.Since(n); len(got) > 0 {
+		t.Errorf("appended %v", got)
+	}
+	token := newToken(t, f.Fleet, api.CreateToken{Name: "late"})
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\ngroups:\n  late: {joined: true}\n")}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Enrol(context.Background(), machine(f.Fleet, "late", "late").Request(token))
+	wantCode(t, err, tutti.CodeConflict, "the fleet file has a group \"late\"")
 }
 
 func TestATokenIsOneKeysOwn(t *testing.T) {

@@ -42,6 +42,8 @@ type Options struct {
 	// HalfOpen limits the connections whose clients have not authenticated yet. If HalfOpen is 0, the limit is
 	// 4096. Connections is how many connections the bus may have in all. If Connections is 0, there is no limit.
 	HalfOpen, Connections int
+	// AfterTLS limits those connections among HalfOpen that have finished TLS. If AfterTLS is 0, the limit is 1024.
+	AfterTLS int
 	// NoSync turns off fsync. Writes become faster, and a loss of power may lose data. Tests only.
 	NoSync bool
 }
@@ -66,6 +68,7 @@ type Server struct {
 	sync     bool
 	failed   chan error
 	halfOpen int
+	afterTLS int
 
 	violations chan violation
 }
@@ -83,7 +86,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "embedded bus")
 	}
-	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, halfOpen: cmp.Or(o.HalfOpen, halfOpen), failed: make(chan error, 1), violations: make(chan violation, 1024)}
+	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, halfOpen: cmp.Or(o.HalfOpen, halfOpen), afterTLS: cmp.Or(o.AfterTLS, afterTLS), failed: make(chan error, 1), violations: make(chan violation, 1024)}
 	if o.LogTo == nil {
 		o.LogTo = slog.New(slog.DiscardHandler)
 	}
@@ -126,20 +129,22 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 	config := o.TLS.Clone()
 	config.MinVersion = tls.VersionTLS13
 	opts := &server.Options{
-		ServerName:             "tutti",
-		Host:                   host,
-		Port:                   port,
-		TLS:                    true,
-		TLSConfig:              config,
-		TLSHandshakeFirst:      true,
-		TLSTimeout:             helloTimeout.Seconds(),
-		AuthTimeout:            helloTimeout.Seconds(),
-		NoSigs:                 true,
-		MaxConn:                o.Connections,
-		MaxPayload:             MaxPayload,
-		PingInterval:           20 * time.Second,
-		MaxPingsOut:            2,
-		WriteDeadline:          10 * time.Second,
+		ServerName:        "tutti",
+		Host:              host,
+		Port:              port,
+		TLS:               true,
+		TLSConfig:         config,
+		TLSHandshakeFirst: true,
+		TLSTimeout:        helloTimeout.Seconds(),
+		AuthTimeout:       helloTimeout.Seconds(),
+		NoSigs:            true,
+		MaxConn:           o.Connections,
+		MaxPayload:        MaxPayload,
+		PingInterval:      20 * time.Second,
+		MaxPingsOut:       2,
+		WriteDeadline:     10 * time.Second,
+		// Otherwise the connection that answers all nodes would have to wait for a node that does not read.
+		NoFastProducerStall:    true,
 		JetStream:              true,
 		StoreDir:               o.Dir,
 		SyncAlways:             !o.NoSync,

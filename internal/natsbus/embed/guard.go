@@ -14,19 +14,36 @@ const (
 	// fleet that connects at once from one address. The number is small enough that the server does not run out of
 	// file descriptors.
 	halfOpen = 4096
+	// afterTLS limits those of these connections that have finished TLS, because each of them takes about 40 KB. A client
+	// of ours authenticates at once after TLS.
+	afterTLS = 1024
+	// NATS does not count the connections after TLS, so Guard reads the list of connections, and does so less often.
+	afterTLSEvery = 100 * time.Millisecond
 	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
 	guardEvery = 20 * time.Millisecond
+	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, with answers of at
+	// most 128 KiB, and so leaves at most 2 MiB unread even on a slow line.
+	mostUnread = 4 << 20
+	// A look at the unread bytes reads a little about each connection, so Guard looks less often if there are many.
+	unreadEvery     = time.Second
+	unreadEveryEach = 200 * time.Microsecond
+	// unreadAtOnce is how many clients one look finds.
+	unreadAtOnce = 64
 )
 
 // GuardOptions are functions that Guard calls when it finds something.
 type GuardOptions struct {
 	// Guard calls Refused after it closed connections of one source because their clients had not
-	// authenticated. The argument `count` is the number of closed connections.
-	Refused func(from string, count int)
+	// authenticated. The argument `what` says what the clients have not done. The argument `count` is the number of
+	// closed connections.
+	Refused func(from, what string, count int)
 	// Guard calls Violated if a client with a JWT used a subject that the client may not use. The JWT is empty if the
 	// connection is closed and the bus no longer knows it.
 	Violated func(jwt, what string)
+	// Guard calls Unread about each client that leaves more than 4 MiB of messages unread. The JWT may be that of one of
+	// the server's own connections.
+	Unread func(jwt string)
 }
 
 // Guard limits the connections of clients that do not authenticate. Without Guard, such clients could use up all
@@ -41,7 +58,7 @@ type GuardOptions struct {
 // We could instead put our own listener before NATS and use in-process connections. But our own listener would
 // permanently cost two goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
-	ticker := time.NewTicker(guardEvery)
+	ticker, look, lookAfterTLS := time.NewTicker(guardEvery), time.Now(), time.Now()
 	defer ticker.Stop()
 	for {
 		select {
@@ -49,13 +66,35 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 			return
 		case v := <-s.violations:
 			o.Violated(s.jwtOf(v.id), v.what)
-		case <-ticker.C:
+		case now := <-ticker.C:
 			// NATS counts a connection in the global account until the client has authenticated.
-			if s.nats.GlobalAccount().NumLocalConnections() > s.halfOpen {
-				s.expel(o.Refused)
+			all := s.nats.GlobalAccount().NumLocalConnections()
+			if all > s.halfOpen {
+				s.expel(s.halfOpen, inTLS, o.Refused)
+			}
+			if all > s.afterTLS && !now.Before(lookAfterTLS) {
+				s.expel(s.afterTLS, hasTLS, o.Refused)
+				lookAfterTLS = time.Now().Add(afterTLSEvery)
+			}
+			if !now.Before(look) {
+				look = now.Add(max(unreadEvery, time.Duration(s.unread(o.Unread))*unreadEveryEach))
 			}
 		}
 	}
+}
+
+// unread finds the clients that leave too much unread. unread returns the number of connections.
+func (s *Server) unread(found func(jwt string)) (all int) {
+	list, err := s.nats.Connz(&server.ConnzOptions{Sort: server.ByPending, Limit: unreadAtOnce, Username: true})
+	if err != nil {
+		return 0 // Guard calls unread again soon
+	}
+	for _, c := range list.Conns {
+		if c.Pending > mostUnread {
+			found(c.JWT)
+		}
+	}
+	return list.Total
 }
 
 // jwtOf returns the JWT that a client sent on a connection. jwtOf also works for a connection that was closed
@@ -68,7 +107,19 @@ func (s *Server) jwtOf(id uint64) string {
 	return list.Conns[0].JWT
 }
 
-func (s *Server) expel(refused func(from string, count int)) {
+// phase is a part of the connections whose clients have not authenticated yet.
+type phase struct {
+	what string // what the clients have not done
+	has  func(*server.ConnInfo) bool
+}
+
+var (
+	inTLS  = phase{"finish TLS with the nodes' port", func(*server.ConnInfo) bool { return true }}
+	hasTLS = phase{"authenticate with the nodes' port", func(c *server.ConnInfo) bool { return c.TLSVersion != "" }}
+)
+
+// expel closes connections of this phase until only `most` are left.
+func (s *Server) expel(most int, of phase, refused func(from, what string, count int)) {
 	account := s.nats.GlobalAccount()
 	list, err := s.nats.Connz(&server.ConnzOptions{Account: account.GetName(), Limit: account.NumLocalConnections() + s.halfOpen})
 	if err != nil {
@@ -76,13 +127,16 @@ func (s *Server) expel(refused func(from string, count int)) {
 	}
 	sources := map[string][]*server.ConnInfo{}
 	for _, c := range list.Conns {
+		if !of.has(c) {
+			continue
+		}
 		sources[c.IP] = append(sources[c.IP], c)
 	}
 	counts := make([]int, 0, len(sources))
 	for _, conns := range sources {
 		counts = append(counts, len(conns))
 	}
-	stay := share(s.halfOpen, counts)
+	stay := share(most, counts)
 	for from, conns := range sources {
 		if len(conns) <= stay {
 			continue
@@ -92,7 +146,7 @@ func (s *Server) expel(refused func(from string, count int)) {
 			// on failure, the connection is already closed or its client has authenticated
 			_ = s.nats.DisconnectClientByID(c.Cid)
 		}
-		refused(from, len(conns)-stay)
+		refused(from, of.what, len(conns)-stay)
 	}
 }
 

@@ -103,6 +103,9 @@ func VisitOf(ctx context.Context) *Visit {
 	return v
 }
 
+// In returns a context of this visit.
+func (v *Visit) In(ctx context.Context) context.Context { return context.WithValue(ctx, visitKey{}, v) }
+
 type visitKey struct{}
 
 func newAccess() access {
@@ -167,7 +170,7 @@ func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Ve
 		a.note(v)
 		return nil, nil, err
 	}
-	inside, v.end = context.WithCancelCause(context.WithValue(tutti.WithActor(ctx, ActorOperator+name), visitKey{}, v))
+	inside, v.end = context.WithCancelCause(v.In(tutti.WithActor(ctx, ActorOperator+name)))
 	a.inside[v] = true
 	return inside, func() {
 		a.mu.Lock()
@@ -209,6 +212,24 @@ func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
 	return nil
 }
 
+// MayAsk calls May for a question to the Puppets of these nodes. The text `named` names the nodes.
+func (tx *Tx) MayAsk(ctx context.Context, action tutti.RemoteAction, named string, nodes []tutti.NodeName) error {
+	if VisitOf(ctx) == nil {
+		return nil
+	}
+	return tx.May(ctx, policy.Wish{
+		Verbs: []tutti.Verb{tutti.VerbPuppet}, What: "ask " + named + " for " + string(action), Nodes: explain.Targets(tx.State, nodes),
+	})
+}
+
+// MayChange refuses a changed fleet file if the caller is not an admin.
+func (tx *Tx) MayChange(ctx context.Context, digest tutti.Digest) error {
+	if digest == tx.Registry.FleetDigest {
+		return nil
+	}
+	return tx.May(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}, What: "push another fleet file"})
+}
+
 // MayRun calls May for a job of a plan whose steps run on these nodes.
 func (tx *Tx) MayRun(ctx context.Context, what string, plan tutti.Plan, mode tutti.Mode, nodes []tutti.NodeName) error {
 	if VisitOf(ctx) == nil {
@@ -235,7 +256,7 @@ func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Di
 	if VisitOf(ctx) == nil || digest == tx.Registry.FleetDigest {
 		return nil
 	}
-	if err := tx.May(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}, What: "push another fleet file"}); err != nil {
+	if err := tx.MayChange(ctx, digest); err != nil {
 		return err
 	}
 	if len(fleet.Access) > 0 && !tx.Admins(ctx, fleet, "") {

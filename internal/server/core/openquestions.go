@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type openQuestions struct {
 // openQuestion is one question to several nodes.
 type openQuestion struct {
 	request tutti.RemoteRequest
+	asker   *Visit // nil if the caller is root on the server
 	began   time.Time
 	nodes   map[tutti.NodeKey]*recipient
 	Replies chan Reply // the channel has room for the replies of all nodes
@@ -44,9 +46,9 @@ func newOpenQuestions() openQuestions {
 	return openQuestions{mu: &sync.Mutex{}, waiting: map[string]*openQuestion{}}
 }
 
-// Open opens a question, so that its nodes can answer it and act on it.
-func (a openQuestions) Open(request tutti.RemoteRequest, nodes []api.NodeView) *openQuestion {
-	q := &openQuestion{request: request, began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, Replies: make(chan Reply, len(nodes))}
+// Open opens a question of the caller, so that its nodes can answer it and act on it.
+func (a openQuestions) Open(ctx context.Context, request tutti.RemoteRequest, nodes []api.NodeView) *openQuestion {
+	q := &openQuestion{request: request, asker: VisitOf(ctx), began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, Replies: make(chan Reply, len(nodes))}
 	for _, v := range nodes {
 		q.nodes[v.Key] = &recipient{node: v.Node}
 	}
@@ -128,6 +130,18 @@ func (a openQuestions) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 	n.answered = true
 	q.Replies <- Reply{RemoteReply: checkReply(q.request, in), Node: n.node, Took: time.Since(q.began)}
 	return true
+}
+
+// Asker returns the node with this key and the operator who has asked it. The operator is nil if root on the server has
+// asked, or if the question did not go to this node.
+func (a openQuestions) Asker(key tutti.NodeKey, request string) (asker *Visit, node tutti.NodeName, action tutti.RemoteAction) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q, n := a.find(key, request)
+	if n == nil {
+		return nil, "", ""
+	}
+	return q.asker, n.node, q.request.Action
 }
 
 // errOver is the answer to a node that asks to act after the question is over.

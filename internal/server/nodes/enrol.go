@@ -120,6 +120,9 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 	if ok, _ := path.Match(t.Name, string(in.Name)); !ok {
 		return nil, refused("this token is for the name %s, not for %s", t.Name, in.Name)
 	}
+	if err := tx.NoGroup(string(in.Name)); err != nil {
+		return nil, err
+	}
 	if n := tx.Registry.Nodes[in.Name]; n != nil && n.Key != in.Key && !n.Replaceable {
 		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine replaces it, first run: tutti node replace %s", in.Name, in.Name)
 	}

@@ -30,6 +30,14 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if s.Presence.Who(key) == "" {
 		return nil, s.unasked(ctx, key, "", nil)
 	}
+	if asker, node, action := s.Asks.Asker(key, in.Request); asker != nil {
+		// The operator's access may have changed since the question began.
+		if err := s.do(asker.In(ctx), func(tx *tx) error {
+			return tx.MayAsk(asker.In(ctx), action, string(node), []tutti.NodeName{node})
+		}); err != nil {
+			return nil, err
+		}
+	}
 	asked, err := s.Asks.Act(key, in.Request)
 	if !asked {
 		err = s.unasked(ctx, key, "act on a question that it did not get", err)

@@ -176,6 +176,12 @@ func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fle
 	if len(in.Source) > maxFleetFile {
 		return tutti.Fleet{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", in.File, len(in.Source), maxFleetFile)
 	}
+	// to read a file takes time and memory, so only an admin can make the server read another file
+	if core.VisitOf(ctx) != nil {
+		if err := s.do(ctx, func(tx *tx) error { return tx.MayChange(ctx, tutti.DigestOf(in.Source)) }); err != nil {
+			return tutti.Fleet{}, err
+		}
+	}
 	f, err := fleet.Parse(in.File, in.Source)
 	if err != nil {
 		return tutti.Fleet{}, err
@@ -304,6 +310,11 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 	}
 	if same && nothing {
 		return true, nil
+	}
+	if !same {
+		if err := tx.NoNodes(set.Fleet.Groups); err != nil {
+			return false, err
+		}
 	}
 	plan := explain.UngrantedBy(tx.State, set.Fleet)
 	digests := make([]tutti.Digest, len(plan))

@@ -27,6 +27,14 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 	if err := s.Opts.Space(); err != nil {
 		return "", err
 	}
+	if in.Runs != nil { // outside of the writer, because the list may be long
+		runs := *in.Runs
+		runs.Nodes = slices.Compact(slices.Sorted(slices.Values(runs.Nodes)))
+		if len(runs.Nodes) > maxRuns {
+			return "", tutti.Errorf(tutti.CodeInvalid, "runs on %d nodes: at most %d", len(runs.Nodes), maxRuns)
+		}
+		in.Runs = &runs
+	}
 	var id tutti.JobID
 	err := s.do(ctx, func(tx *tx) error {
 		f := tx.Registry.Fleet
@@ -150,7 +158,7 @@ func (tx *tx) allJoined(targets map[tutti.StepName][]tutti.NodeName) error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(missing))
-	return tutti.Errorf(tutti.CodeConflict, "not joined: %s; make a token for each with: tutti token create --name NODE", strings.Join(names, ", "))
+	return tutti.Errorf(tutti.CodeConflict, "not joined: %s; make a token for each with: tutti token create --name NODE", several(names))
 }
 
 func planNames(f tutti.Fleet) string {

@@ -94,6 +94,9 @@ func (s *Keys) CreateToken(ctx context.Context, in api.CreateToken) (api.Created
 	}
 	out := api.CreatedToken{Token: id, Text: text}
 	err = s.lasting(ctx, "make a token for "+in.Name, func(tx *tx) error {
+		if err := tx.NoGroup(in.Name); err != nil {
+			return err
+		}
 		out.Expires = tx.Now.Add(in.TTL).UTC()
 		tx.Emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires})
 		return nil

@@ -12,9 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/plain"
-	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/selector"
 	"github.com/tutti-project/tutti/internal/server/core"
 	"github.com/tutti-project/tutti/wire"
@@ -161,6 +159,9 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	if err == nil {
 		err = q.note(request, tally)
 	}
+	if err == nil && !q.in.Action.Effect() { // announce checks the others
+		err = q.may(ctx, selected, nil) // the access may have changed meanwhile
+	}
 	slices.SortFunc(selected, func(a, b api.NodeView) int { return cmp.Compare(a.Node, b.Node) })
 	return selected, undecided, err
 }
@@ -178,11 +179,7 @@ func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []ap
 	for _, a := range undecided {
 		names = append(names, a.Node)
 	}
-	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbPuppet}, What: fmt.Sprintf("ask %s for %s", several(names), q.in.Action)}
-	return q.do(ctx, func(tx *tx) error {
-		w.Nodes = explain.Targets(tx.State, names)
-		return tx.May(ctx, w)
-	})
+	return q.do(ctx, func(tx *tx) error { return tx.MayAsk(ctx, q.in.Action, several(names), names) })
 }
 
 // factsOf reads the facts from a node's answer.
@@ -202,13 +199,17 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 }
 
 // announce appends the change that the nodes will make, before the server tells any node. If there
-// are many nodes, the method appends several events with their names at once.
+// are many nodes, the method appends several events with their names at once. announce checks the caller's access
+// again, because the access may have changed while nodes answered for their facts.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
 		names[i] = v.Node
 	}
 	return q.do(ctx, func(tx *tx) error {
+		if err := tx.MayAsk(ctx, q.in.Action, several(names), names); err != nil {
+			return err
+		}
 		for part := range slices.Chunk(names, maxNodesNamed) {
 			tx.Emit(q.by, &tutti.RemoteAsked{
 				Request: request, Action: q.in.Action, On: q.in.On, Message: q.in.Message, Force: q.in.Force, Nodes: part,
@@ -295,7 +296,7 @@ func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, sign
 			there = append(there, v)
 		}
 	}
-	asked := s.Asks.Open(request, there)
+	asked := s.Asks.Open(ctx, request, there)
 	defer s.Asks.Close(asked)
 	timer := time.NewTimer(request.Wait)
 	defer timer.Stop()

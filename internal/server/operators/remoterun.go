@@ -2,17 +2,20 @@ package operators
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// runsPlan returns the plan of a job that runs on listed nodes. The plan has one step with a sliding limit.
+// maxRuns is how many nodes a job may list, because the writer looks at each of them.
+const maxRuns = 100_000
+
+// runsPlan returns the plan of a job that runs on listed nodes. The plan has one step with a sliding limit. The list is
+// sorted and has no node twice.
 func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	const step tutti.StepName = "run"
-	nodes := slices.Compact(slices.Sorted(slices.Values(in.Nodes)))
+	nodes := in.Nodes
 	if len(nodes) == 0 || in.Limit < 0 {
 		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeInvalid, "runs on %d nodes, %d at once", len(nodes), in.Limit)
 	}
