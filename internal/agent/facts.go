@@ -187,40 +187,49 @@ func (f *factsWatch) tell(ctx context.Context) error {
 	return err
 }
 
-// stamp changes if somebody adds, changes or removes a file in these directories, or the target of a
-// link there. The result `newest` is the time of the last such change.
+// stamp changes if somebody adds, changes or removes a file in these directories, or in the directories to which links there
+// lead. The directories themselves may be links, files, or missing. The result `newest` is the time of the last such change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
-	note := func(path string, stat func(string, *unix.Stat_t) error) {
+	note := func(path string, stat func(string, *unix.Stat_t) error) (is uint32) {
 		var st unix.Stat_t
 		if stat(path, &st) != nil { // the file does not exist, or was removed just now
-			return
+			return 0
 		}
 		at := time.Unix(st.Ctim.Unix())
 		if at.After(newest) {
 			newest = at
 		}
 		fmt.Fprintf(h, "%s %d %d %d\n", path, st.Ino, at.UnixNano(), st.Size)
+		return st.Mode & unix.S_IFMT
 	}
-	for _, dir := range dirs {
+	seen := map[string]bool{}
+	walk := func(path string, e fs.DirEntry, err error) error {
+		if n++; n > maxWatched {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil //nolint:nilerr // the file was removed just now, or nobody may read it
+		}
+		if e.IsDir() {
+			if seen[path] || slices.Contains([]string{".git", ".svn", ".hg"}, e.Name()) {
+				return fs.SkipDir
+			}
+			seen[path] = true
+		}
+		note(path, unix.Lstat)
+		if e.Type()&fs.ModeSymlink != 0 && note(path, unix.Stat) == unix.S_IFDIR {
+			dirs = append(dirs, path)
+		}
+		return nil
+	}
+	dirs = slices.Clone(dirs)
+	for i := 0; i < len(dirs); i++ { // links add directories
+		dir := dirs[i]
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
 		}
-		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-			if n++; n > maxWatched {
-				return fs.SkipAll
-			}
-			if err == nil && e.IsDir() && slices.Contains([]string{".git", ".svn", ".hg"}, e.Name()) {
-				return fs.SkipDir
-			}
-			if err == nil {
-				note(path, unix.Lstat)
-			}
-			if err == nil && e.Type()&fs.ModeSymlink != 0 {
-				note(path, unix.Stat)
-			}
-			return nil
-		})
+		_ = filepath.WalkDir(dir, walk)
 	}
 	return h.Sum64(), newest
 }

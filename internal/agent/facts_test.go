@@ -134,36 +134,42 @@ func TestFactsAreOfTheLastRunWhateverTheClockSays(t *testing.T) {
 	}
 }
 
-// TestFactsBehindLinksAreWatched: the agent watches a directory that is a link, and
-// a file in a directory that is a link.
+// TestFactsBehindLinksAreWatched: the agent watches a directory that is a link, and files and directories behind links in a
+// watched directory.
 func TestFactsBehindLinksAreWatched(t *testing.T) {
-	real := t.TempDir()
-	link, role := filepath.Join(t.TempDir(), "facts.d"), filepath.Join(real, "role.txt")
-	target := filepath.Join(t.TempDir(), "target")
-	write := func(path, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Error(err)
-		}
-	}
-	write(target, "a=1\n")
-	for _, err := range []error{os.Symlink(real, link), os.Symlink(target, filepath.Join(real, "linked.txt"))} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := &facter{text: "of the run", watch: link, collect: make(chan struct{}, 100)}
-	l := started(t, func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond })
-	l.inRun(func(p *puppet) { write(filepath.Join(p.dir, "facts.json"), `{"a": 1}`) })
-	f.collected(t)
-	l.line.until(wire.OpFacts, 1)
-	for what, do := range map[string]func(){
-		"a directory that is a link": func() { write(role, "role=web\n") },
-		"a file that is a link":      func() { write(target, "a=22\n") },
+	for name, changes := range map[string]string{
+		"a directory that is a link":             "real/role.txt",
+		"a file that is a link":                  "target",
+		"a directory behind a link in a watched": "deep/role.txt",
+		"a file that was missing":                "later.conf",
 	} {
-		f.set(what)
-		n := l.line.count(wire.OpFacts)
-		do()
-		f.collected(t)
-		l.line.until(wire.OpFacts, n+1)
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			path := func(name string) string { return filepath.Join(root, name) }
+			write := func(path, text string) {
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, err := range []error{
+				os.Mkdir(path("real"), 0o700), os.Mkdir(path("deep"), 0o700), os.Symlink("real", path("facts.d")), os.Symlink(path("later.conf"), path("real/later")),
+				os.Symlink(path("target"), path("real/linked.txt")), os.Symlink(path("deep"), path("real/deep")), os.Symlink(path("real"), path("deep/round")),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(path("target"), "a=1\n")
+			write(path("deep/role.txt"), "a=1\n")
+			f := &facter{text: "of the run", watch: path("facts.d"), collect: make(chan struct{}, 100)}
+			l := started(t, func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond })
+			l.inRun(func(p *puppet) { write(filepath.Join(p.dir, "facts.json"), `{"a": 1}`) })
+			f.collected(t)
+			l.line.until(wire.OpFacts, 1)
+			f.set("changed")
+			write(path(changes), "role=web\n")
+			f.collected(t)
+			l.line.until(wire.OpFacts, 2)
+		})
 	}
 }

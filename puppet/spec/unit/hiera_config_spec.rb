@@ -29,6 +29,14 @@ RSpec.describe PuppetX::Tutti::HieraConfig do
     end
   end
 
+  it 'takes a relative datadir as Puppet does where the file is in a directory that is a link' do
+    FileUtils.mkdir_p(File.join(@dir, 'far/deep'))
+    File.symlink('far/deep', File.join(@dir, 'conf'))
+    site = File.join(@dir, 'conf/hiera.yaml')
+    File.write(site, "version: 5\nhierarchy: [{name: a, datadir: ../data}]")
+    expect(described_class.merged(site)['hierarchy'].last['datadir']).to eq(File.join(@dir, 'data'))
+  end
+
   [
     { reason: 'version 3', site: "---\n:backends: yaml\n", error: /is not Hiera version 5/ },
     { reason: 'no YAML', site: '{', error: /cannot read the global Hiera file/ },

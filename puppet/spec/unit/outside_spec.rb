@@ -16,20 +16,25 @@ RSpec.describe PuppetX::Tutti::Outside do
       defaults: {datadir: #{path('nowhere')}}
       hierarchy:
         - {name: a, datadir: "#{path('data')}/%{environment}", path: a.yaml}
-        - {name: relative, datadir: data, path: b.yaml}
+        - {name: relative, datadir: relative, path: ../near/b.yaml}
         - {name: all, datadir: "/%{root}", path: c.yaml}
         - {name: linked, datadir: "#{path('linked-%{environment}')}", path: d.yaml}
         - {name: absolute, path: "#{path('absolute')}/e.yaml"}
+        - {name: later, datadir: "#{path('later')}", path: h.yaml}
+        - {name: swapped, datadir: "#{path('current')}/data", path: i.yaml}
         - {name: mapped, mapped_paths: [roles, role, "#{path('mapped')}/%{role}.yaml"]}
     YAML
     write('modules/b/hiera.yaml', "{version: 5, hierarchy: [{name: a, datadir: #{path('of-a-module')}, path: f.yaml}]}")
     write('code/production/modules/m/hiera.yaml', "{version: 5, hierarchy: [{name: a, path: #{path('of-the-code/g.yaml')}}]}")
+    write('code/production/hiera.yaml', '{version: 5, defaults: {datadir: ../../of-the-environment}}')
     %w[of-a-module/f.yaml of-the-code/g.yaml mapped/web.yaml far/h.yaml far/deep/i.yaml].each { |file| write(file, 'one') }
     FileUtils.mkdir_p(path('data/production'))
     File.symlink(path('far/h.yaml'), path('data/production/h.yaml'))
     File.symlink(path('far/deep'), path('data/production/deep'))
     %w[modules/b/templates/x.epp data/production/a.yaml code/production/modules/m/manifests/init.pp].each { |file| write(file, 'one') }
-    %w[elsewhere/l/files/f elsewhere/data/d.yaml absolute/e.yaml data/production/.git/FETCH_HEAD linked-one/d.yaml].each { |file| write(file, 'one') }
+    %w[elsewhere/l/files/f elsewhere/data/d.yaml absolute/e.yaml data/production/.git/FETCH_HEAD linked-one/d.yaml relative/j.yaml near/b.yaml
+       of-the-environment/common.yaml v1/data/i.yaml v2/data/i.yaml].each { |file| write(file, 'one') }
+    File.symlink('v1', path('current'))
     File.symlink(path('elsewhere/data'), path('data/linked'))
     File.symlink(path('elsewhere/l'), path('modules/l'))
     File.symlink(PuppetX::Tutti::Settings::ROOT, path('modules/tutti'))
@@ -54,7 +59,9 @@ RSpec.describe PuppetX::Tutti::Outside do
   end
 
   def outside(manifest = Puppet::Node::Environment::NO_MANIFEST)
-    described_class.new(Puppet::Node::Environment.create(:production, [path('code/production/modules'), path('modules')], manifest))
+    environment = Puppet::Node::Environment.create(:production, [path('code/production/modules'), path('modules')], manifest)
+    allow(environment).to receive(:configuration).and_return(instance_double(Puppet::Settings::EnvironmentConf, path_to_env: path('code/production')))
+    described_class.new(environment)
   end
 
   def changed(manifest = Puppet::Node::Environment::NO_MANIFEST)
@@ -66,13 +73,18 @@ RSpec.describe PuppetX::Tutti::Outside do
 
   it 'has the modules and the data that are not in the code' do
     expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
-    watched = outside.directories.map { |dir| dir.delete_prefix("#{File.realpath(@root)}/") }
-    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one', 'of-a-module', 'far', 'hiera.yaml',
-                                       Puppet[:config])
+  end
+
+  # The agent itself follows links: those on the way to a directory may lead elsewhere meanwhile.
+  it 'has what is to be watched under the names that Puppet uses' do
+    expect(outside.directories.map { |dir| dir.delete_prefix("#{@root}/") }).to contain_exactly(
+      'modules', 'data/production', 'data/linked', 'linked-one', 'nowhere', 'later', 'current/data', 'relative', 'near/b.yaml', 'of-a-module',
+      'of-the-environment', 'of-the-code/g.yaml', 'absolute/e.yaml', 'mapped/web.yaml', 'hiera.yaml', Puppet[:config]
+    )
   end
 
   it 'has nothing where there is nothing' do
-    %w[modules data absolute linked-one mapped of-the-code hiera.yaml].each { |name| FileUtils.rm_rf(path(name)) }
+    %w[modules data absolute linked-one mapped of-the-code hiera.yaml of-the-environment].each { |name| FileUtils.rm_rf(path(name)) }
     expect(outside.facts).to eq({})
   end
 
@@ -91,6 +103,10 @@ RSpec.describe PuppetX::Tutti::Outside do
     ['a mapped path', 'mapped/web.yaml', described_class::HIERA],
     ['what a file of data leads to', 'far/h.yaml', described_class::HIERA],
     ['what is in a directory that is a link', 'far/deep/i.yaml', described_class::HIERA],
+    ['a relative directory', 'relative/j.yaml', described_class::HIERA],
+    ['a relative path', 'near/b.yaml', described_class::HIERA],
+    ['a relative directory of the environment', 'of-the-environment/common.yaml', described_class::HIERA],
+    ['a directory that comes', 'later/h.yaml', described_class::HIERA],
     ["what git keeps of Hiera's data", 'data/production/.git/FETCH_HEAD', nil],
     ['data of a directory that depends on the node', 'linked-one/d.yaml', described_class::HIERA],
     ['a module of the code', 'code/production/modules/m/manifests/init.pp', nil],
@@ -113,6 +129,10 @@ RSpec.describe PuppetX::Tutti::Outside do
   it 'is another one for a manifest that is not in the code' do
     manifest = write('site.pp', 'one')
     expect(changed(manifest) { write('site.pp', 'another') }).to eq([described_class::MODULES])
+  end
+
+  it 'is another one for a link that leads elsewhere' do
+    expect(changed { File.unlink(path('current')) && File.symlink('v2', path('current')) }).to eq([described_class::HIERA])
   end
 
   it 'is another one for data behind a link' do

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'pathname'
 require 'yaml'
 require_relative 'errors'
 
@@ -39,8 +40,7 @@ module PuppetX
       def self.anchored(level, defaults, root)
         return level unless level.is_a?(Hash)
 
-        datadir = (level['datadir'] || defaults['datadir'] || 'data').to_s
-        level.merge('datadir' => datadir.start_with?('/') ? datadir : File.join(root, datadir))
+        level.merge('datadir' => (Pathname(root) + (level['datadir'] || defaults['datadir'] || 'data').to_s).to_s)
       end
       private_class_method :anchored
     end

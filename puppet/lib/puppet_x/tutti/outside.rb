@@ -3,6 +3,7 @@
 require 'digest'
 require 'find'
 require 'json'
+require 'pathname'
 require 'puppet'
 require 'yaml'
 require_relative 'settings'
@@ -31,17 +32,18 @@ module PuppetX
 
       # @return [Hash{String => String}] digests by name; nothing where there is nothing outside
       def facts
-        looks = { MODULES => -> { digest(modules + outside([@environment.manifest])) },
-                  HIERA => -> { digest(data + outside([site_hiera])) }, SETTINGS => -> { settings } }
+        looks = { MODULES => -> { digest(modules + beyond_the_code([@environment.manifest])) },
+                  HIERA => -> { digest(data + beyond_the_code([site_hiera])) }, SETTINGS => -> { settings } }
         looks.select { |name, _| looks_at?(name) }.transform_values(&:call).compact
       end
 
-      # @return [Array<String>] the directories to be watched, none in another one, the node's hiera.yaml, and puppet.conf
+      # Returns the paths to be watched, none in another one. They need not exist. They are not resolved, because a link on
+      # the way may lead elsewhere at any time: the agent follows links each time it looks.
+      # @return [Array<String>]
       def directories
-        dirs = (looks_at?(HIERA) ? data + behind_links : []) + (looks_at?(MODULES) ? modulepath + modules : [])
-        dirs = dirs.select { |dir| File.directory?(dir) }.map { |dir| File.realpath(dir) }.uniq
-        dirs = dirs.reject { |dir| dirs.any? { |other| dir.start_with?("#{other}/") } }
-        dirs + (looks_at?(HIERA) ? outside([site_hiera]) : []) + (looks_at?(SETTINGS) ? [Puppet[:config]] : [])
+        paths = (looks_at?(HIERA) ? data + beyond_the_code([site_hiera]) : []) +
+                (looks_at?(MODULES) ? modulepath + beyond_the_code([@environment.manifest]) : []) + (looks_at?(SETTINGS) ? [Puppet[:config]] : [])
+        paths.uniq.reject { |path| paths.any? { |other| path.start_with?("#{other}/") } }
       end
 
       private
@@ -61,7 +63,7 @@ module PuppetX
       end
 
       def modulepath
-        @modulepath ||= outside(@environment.modulepath)
+        @modulepath ||= beyond_the_code(@environment.modulepath)
       end
 
       # Returns the real directories of modules, because many are links. Tutti's own module is left out, because
@@ -72,7 +74,7 @@ module PuppetX
       end
 
       def data
-        @data ||= outside(configs.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
+        @data ||= beyond_the_code(configs.flat_map { |file| places(file) }.uniq)
       end
 
       # The node's own hiera.yaml. A run has its own hiera.yaml, which is made from this file.
@@ -85,41 +87,47 @@ module PuppetX
         [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
       end
 
-      # Some data files are links. Returns the directories of the files to which they lead.
-      def behind_links
-        links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
-        links.map { |path| File.dirname(File.realpath(path)) }
-      end
-
       def of_environment
         root = @environment.configuration&.path_to_env
         File.join(root.to_s, 'hiera.yaml') if root
       end
 
-      # Returns the directories and files of the levels in a hiera.yaml.
+      # Returns the directories and files of the levels in a hiera.yaml, as Puppet resolves them. What is in the directory of
+      # a module counts with the module.
       def places(file)
+        root = Pathname(File.dirname(file))
         hiera = YAML.safe_load(File.read(file), permitted_classes: [Symbol], aliases: true)
-        levels = [*hiera['hierarchy'], hiera['defaults']].grep(Hash)
-        paths = levels.flat_map { |level| level.values_at('datadir', 'path', 'paths', 'glob', 'globs') << [*level['mapped_paths']][2] }
-        paths.flatten.compact.flat_map { |path| matching(path.to_s) }
+        default = hiera['defaults'].to_h['datadir'] || 'data'
+        paths = [{}, *hiera['hierarchy']].flat_map { |level| of_level(level, root + (level['datadir'] || default)) }
+        paths = paths.reject { |path| path.start_with?("#{root}/") } unless file == Puppet[:hiera_config]
+        paths.flat_map { |path| matching(path) }
       rescue SystemCallError, Psych::Exception, NoMethodError, TypeError
         [] # the compile says what is wrong with it
       end
 
-      # Returns the existing files that match a path with any values of its variables. If the path begins with a
-      # variable, the result is empty.
-      def matching(path)
-        pattern = path.gsub(/%\{[^}]*\}/, '*')
-        pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []
+      def of_level(level, datadir)
+        paths = level.values_at('path', 'paths', 'glob', 'globs') << [*level['mapped_paths']][2]
+        paths = paths.flatten.compact.map { |path| (datadir + path).to_s }
+        [datadir.to_s, *paths.reject { |path| path.start_with?("#{datadir}/") }]
       end
 
-      def outside(paths)
+      # Returns the existing files that match a path with any values of its variables, or the path itself if it has no
+      # variables. If the path begins with a variable, the result is empty.
+      def matching(path)
+        pattern = path.gsub(/%\{[^}]*\}/, '*')
+        return [] if pattern.start_with?('/*')
+
+        pattern.match?(/[*?\[{]/) ? Dir.glob(pattern).sort : [pattern]
+      end
+
+      def beyond_the_code(paths)
         code = "#{Puppet[:environmentpath]}/"
-        paths.map(&:to_s).select { |path| path.start_with?('/') && path != '/' && !path.start_with?(code) && File.exist?(path) }
+        paths.map(&:to_s).select { |path| path.start_with?('/') && path != '/' && !path.start_with?(code) }
       end
 
       # @return [String, nil] nil: there are no files
       def digest(roots)
+        roots = roots.select { |root| File.exist?(root) }.map { |root| File.realpath(root) }.uniq
         lines = roots.lazy.flat_map { |root| files(root) }.first(LIMIT).map { |path| line(path) }.compact
         "sha256:#{Digest::SHA256.hexdigest(lines.sort.join)}" unless lines.empty?
       end
