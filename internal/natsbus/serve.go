@@ -338,6 +338,9 @@ func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
 	if err != nil {
 		return failure(err)
 	}
+	if len(msg.Data) > 0 && !e.needs(offset, len(msg.Data)) {
+		s.tooMuch(key, msg) // an honest node sends such a chunk only after a lost connection
+	}
 	have, err := e.write(offset, msg.Data)
 	killpoint.Here("natsbus.chunk")
 	if err != nil {

@@ -192,6 +192,13 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	return e.have, nil
 }
 
+// needs reports whether write would store a chunk of this size at this offset.
+func (e *entry) needs(offset int64, size int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return offset == e.have && e.have+int64(size) <= e.size
+}
+
 // fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
 func (e *entry) fill(content []byte) error {
 	_, err := e.write(0, content)

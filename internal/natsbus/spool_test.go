@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/tutti-project/tutti"
 )
 
@@ -206,5 +208,38 @@ func TestAnAnswerIsFetchedAFewTimes(t *testing.T) {
 	}
 	if _, err := sent.chunk(0); tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("what the node has sent: %v", err)
+	}
+}
+
+// TestAChunkThatIsOfNoUseIsTooMuch checks that chunks count against the limit of the node if the server has them already
+// or cannot use them. Chunks that the server stores do not count.
+func TestAChunkThatIsOfNoUseIsTooMuch(t *testing.T) {
+	sp, _ := testSpool(t)
+	s := &server{spool: sp}
+	counted := 0
+	s.Excess = func(_ tutti.NodeKey, bytes int) bool { counted += bytes; return false }
+	p := parcelFor("x", make([]byte, 10))
+	for _, c := range []struct {
+		reason  string
+		offset  int64
+		chunk   int
+		counted int
+	}{
+		{"the question how much is there", 0, 0, 0},
+		{"the first chunk", 0, 4, 0},
+		{"the same again", 0, 4, 4},
+		{"one too early", 6, 4, 4},
+		{"the next", 4, 6, 0},
+		{"more than announced", 10, 5, 5},
+	} {
+		counted = 0
+		msg := nats.NewMsg("n.A._put")
+		p.mark(msg.Header)
+		setOffset(msg.Header, c.offset)
+		msg.Data = make([]byte, c.chunk)
+		s.put("A", p, msg)
+		if counted != c.counted {
+			t.Errorf("%s: %d bytes were counted, want %d", c.reason, counted, c.counted)
+		}
 	}
 }

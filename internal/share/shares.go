@@ -27,6 +27,10 @@ const (
 	BytesOfCost = 8
 	// costOfExport is the additional cost of a decision about an export that the node has not sent itself.
 	costOfExport = 10
+	// CostOfRenewal is the cost of a new JWT. The server signs it, which takes about 0.6 ms. CostOfClaim is the cost of a
+	// claim, which needs the writer. An honest node claims when the server rings, and otherwise about twice a minute.
+	CostOfRenewal = 25_000
+	CostOfClaim   = 4_000
 	// Costly is the cost above which a question waits for a slot.
 	Costly = 100_000
 )
@@ -112,8 +116,11 @@ func (s *Shares) Left(key tutti.NodeKey, now time.Time) int {
 
 // ReadQuestion pays for reading a question.
 func (s *Shares) ReadQuestion(key tutti.NodeKey, payload []byte) error {
-	return s.Pay(key, costOfCall+costOfByte*len(payload), time.Now())
+	return s.Pay(key, CostOfQuestion(len(payload)), time.Now())
 }
+
+// CostOfQuestion returns the cost of reading a question with this many bytes.
+func CostOfQuestion(size int) int { return costOfCall + costOfByte*size }
 
 // ReadGate pays for reading a gate.
 func (s *Shares) ReadGate(key tutti.NodeKey, payload []byte) error {
@@ -122,6 +129,10 @@ func (s *Shares) ReadGate(key tutti.NodeKey, payload []byte) error {
 
 // CostOfGate returns the cost of reading a gate with this many bytes.
 func CostOfGate(size int) int { return costOfCall + size/BytesOfCost }
+
+// CostOfDigest returns the cost of the digest of this many bytes. A comparison takes as long as the digest of about 64
+// bytes.
+func CostOfDigest(size int) int { return costOfCall + size/64 }
 
 // CostOfServed returns what a node pays for the exports that its Puppet Server has reported: for reading
 // them and for the decision.

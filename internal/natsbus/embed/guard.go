@@ -71,8 +71,7 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 			all := s.nats.GlobalAccount().NumLocalConnections()
 			if all > s.halfOpen {
 				s.expel(s.halfOpen, inTLS, o.Refused)
-			}
-			if all > s.afterTLS && !now.Before(lookAfterTLS) {
+			} else if all > s.afterTLS && !now.Before(lookAfterTLS) {
 				s.expel(s.afterTLS, hasTLS, o.Refused)
 				lookAfterTLS = time.Now().Add(afterTLSEvery)
 			}

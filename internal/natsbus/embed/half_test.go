@@ -27,7 +27,7 @@ func TestStrangersAfterTLSAreFew(t *testing.T) {
 	config := bus.TLS(t)
 	config.ServerName = "127.0.0.1"
 	connect := func(kind string, tlsFirst bool) {
-		c, err := net.Dial("tcp", address) //nolint:noctx // on this machine
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -66,6 +68,11 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	if op == wire.OpBlobGet {
 		return s.blobGet(ctx, key, payload)
 	}
+	if cost := price(op, len(payload)); cost > 0 {
+		if err := s.Shares.Pay(key, cost, time.Now()); err != nil {
+			return nil, err
+		}
+	}
 	do, ok := s.nodeOps()[op]
 	if !ok {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q is not known to this server", op)
@@ -83,6 +90,22 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 		return nil, tooLarge(len(raw), answer.Exports)
 	}
 	return raw, err
+}
+
+// price returns what a node pays before the server reads a message of this size. Questions and gates pay elsewhere. An
+// operation with the price 0 is cheap, or has a bound of its own.
+func price(op string, size int) int {
+	switch op {
+	case wire.OpBox, wire.OpLive, wire.OpTrust, wire.OpPieces:
+		return share.CostOfQuestion(size)
+	case wire.OpBlobPut: // the server computes the digest before it knows whether the node may send the content
+		return share.CostOfDigest(size)
+	case wire.OpRenew:
+		return share.CostOfRenewal
+	case wire.OpClaim:
+		return share.CostOfClaim
+	}
+	return 0
 }
 
 // encode is like json.Marshal, but without the escapes for HTML, which need six bytes for one
