@@ -1,8 +1,9 @@
 package data
 
 import (
-	"github.com/tutti-project/tutti"
 	"iter"
+
+	"github.com/tutti-project/tutti"
 )
 
 // Comparison contains the reads of a run, prepared for a comparison with the present answers. Making a Comparison
