@@ -191,17 +191,17 @@ func (f *factsWatch) tell(ctx context.Context) error {
 // lead. The directories themselves may be links, files, or missing. The result `newest` is the time of the last such change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
-	note := func(path string, stat func(string, *unix.Stat_t) error) (is uint32) {
+	note := func(path string, stat func(string, *unix.Stat_t) error) (isDir bool) {
 		var st unix.Stat_t
 		if stat(path, &st) != nil { // the file does not exist, or was removed just now
-			return 0
+			return false
 		}
 		at := time.Unix(st.Ctim.Unix())
 		if at.After(newest) {
 			newest = at
 		}
 		fmt.Fprintf(h, "%s %d %d %d\n", path, st.Ino, at.UnixNano(), st.Size)
-		return st.Mode & unix.S_IFMT
+		return st.Mode&unix.S_IFMT == unix.S_IFDIR
 	}
 	seen := map[string]bool{}
 	walk := func(path string, e fs.DirEntry, err error) error {
@@ -218,7 +218,7 @@ func stamp(dirs []string) (sum uint64, newest time.Time) {
 			seen[path] = true
 		}
 		note(path, unix.Lstat)
-		if e.Type()&fs.ModeSymlink != 0 && note(path, unix.Stat) == unix.S_IFDIR {
+		if e.Type()&fs.ModeSymlink != 0 && note(path, unix.Stat) {
 			dirs = append(dirs, path)
 		}
 		return nil
