@@ -284,6 +284,7 @@ func TestALocalRunThatWouldPublish(t *testing.T) {
 			if stale == tc.good {
 				t.Errorf("the node is %+v, %v", shown.Standing, err)
 			}
+			l.kill() // no file comes or goes any more
 			if found := l.holding("canary"); tc.before["sensitive"] == true && tc.local["sensitive"] == true && len(found) > 0 {
 				t.Errorf("the secret is in %q", found)
 			}
