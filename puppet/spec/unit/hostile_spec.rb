@@ -31,7 +31,7 @@ RSpec.describe 'hostile answers' do
     'hiera' => ->(run) { run.hiera },
     'value' => ->(run) { run.value('k', {}) },
     'collect' => ->(run) { run.collect('Notify', nil, {}) },
-    'published' => ->(run) { run.published('k') }
+    'published' => ->(run) { run.published('k', { 'value' => 1 }) }
   }
   everything = {
     'nothing' => {}, 'null' => nil, 'a list' => [], 'a text' => 'ok', 'a number' => 1,
