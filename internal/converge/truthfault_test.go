@@ -108,7 +108,9 @@ func (l *life) tellAgain(since []tutti.Event) {
 				l.append(&tutti.RunFinished{Result: result})
 			} else if passed[r.Run] {
 				l.append(&tutti.RunFinished{Result: tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone"}})
-				l.has(n, "")
+				if r.Mode == tutti.ModeApply {
+					l.has(n, "")
+				}
 			}
 		}
 		if begun[n] > 0 || back[n] {
