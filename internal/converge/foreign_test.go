@@ -44,7 +44,8 @@ func (s *sim) tell(n tutti.NodeName, began time.Time, f tutti.Foreign) {
 }
 
 func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) {
-	f.Result.Run = tutti.RunID(fmt.Sprintf("f%08d-0000-4000-8000-000000000000", len(s.log)))
+	s.ids++ // not the length of the log, which a restore shortens
+	f.Result.Run = tutti.RunID(fmt.Sprintf("f%08d-0000-4000-8000-000000000000", s.ids))
 	f.Result.StartedAt, f.Result.EndedAt = began, ended
 	if f.Whole {
 		f.Ago = max(s.now.Sub(began), 1)
