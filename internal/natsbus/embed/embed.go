@@ -133,7 +133,7 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		Host:              host,
 		Port:              port,
 		TLS:               true,
-		TLSConfig:         config,
+		TLSConfig:         newTurns().bound(config),
 		TLSHandshakeFirst: true,
 		TLSTimeout:        helloTimeout.Seconds(),
 		AuthTimeout:       helloTimeout.Seconds(),

@@ -1,6 +1,7 @@
 package embed_test
 
 import (
+	"crypto/tls"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -44,6 +45,28 @@ func TestStartRefuses(t *testing.T) {
 		}
 		if tutti.CodeOf(err) != tutti.CodeInvalid {
 			t.Errorf("%s: got %v, want an error with code invalid", c.reason, err)
+		}
+	}
+}
+
+// TestTheBusBoundsHandshakes: a handshake with the bus takes a place, and frees it later.
+func TestTheBusBoundsHandshakes(t *testing.T) {
+	var o embed.Options
+	bustest.StartWith(t, func(good *embed.Options) { o = *good })
+	config, err := embed.TLSOf(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.GetConfigForClient == nil {
+		t.Fatal("a handshake does not wait for a place")
+	}
+	for range 100 { // more than there are places
+		own, err := config.GetConfigForClient(&tls.ClientHelloInfo{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := own.VerifyConnection(tls.ConnectionState{}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

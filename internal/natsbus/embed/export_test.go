@@ -1,6 +1,19 @@
 package embed
 
-import "github.com/nats-io/nats-server/v2/server"
+import (
+	"crypto/tls"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// TLSOf returns the TLS configuration with which a server of these options accepts connections.
+func TLSOf(o Options) (*tls.Config, error) {
+	opts, _, err := options(o)
+	if err != nil {
+		return nil, err
+	}
+	return opts.TLSConfig, nil
+}
 
 // Stalls returns how often the server has made its clients wait because another client did not read.
 func (s *Server) Stalls() (all int64) {
