@@ -10,11 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
@@ -52,8 +49,7 @@ plans:
 `
 
 // measureHostile measures how long an honest node's claim and an operator's write take, without and
-// with four hostile nodes. The hostile nodes send questions without a pause, but stay within all
-// bounds.
+// with each kind of flood. The hostile nodes stay within all bounds.
 func measureHostile(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-hostile-")
 	if err != nil {
@@ -77,24 +73,27 @@ func measureHostile(ctx context.Context, o options) (figures []figure, err error
 		return nil, err
 	}
 	defer honest.Close()
-	var alone, beside latencies
-	for range hostileRounds {
-		if err := alone.probe(ctx, s, honest); err != nil {
-			return nil, err
+	for _, f := range floods {
+		var alone, beside latencies
+		for range hostileRounds {
+			if err := alone.probe(ctx, s, honest); err != nil {
+				return nil, err
+			}
+			stop, err := h.attack(f.name)
+			if err != nil {
+				return nil, err
+			}
+			if err := errors.Join(beside.probe(ctx, s, honest), stop()); err != nil {
+				return nil, fmt.Errorf("beside %s: %w", f.name, err)
+			}
 		}
-		stop, err := h.attack()
-		if err != nil {
-			return nil, err
-		}
-		if err := errors.Join(beside.probe(ctx, s, honest), stop()); err != nil {
-			return nil, err
-		}
+		figures = slices.Concat(figures, compare("a claim", f.name, alone.claims, beside.claims), compare("an operator's write", f.name, alone.writes, beside.writes))
 	}
-	return slices.Concat(compare("a claim", alone.claims, beside.claims), compare("an operator's write", alone.writes, beside.writes)), nil
+	return figures, nil
 }
 
-func compare(what string, alone, beside []time.Duration) []figure {
-	name := fmt.Sprintf("%s beside %d hostile nodes", what, hostileNodes)
+func compare(what, flood string, alone, beside []time.Duration) []figure {
+	name := fmt.Sprintf("%s beside %s", what, flood)
 	return []figure{
 		{what + ", median", quantile(alone, 0.5), "ms", 0},
 		{name + ", median", quantile(beside, 0.5), "ms", 0},
@@ -133,6 +132,11 @@ type hostile struct {
 
 // prepare lets one node export resources, and gives each hostile node a run.
 func (h *hostile) prepare(ctx context.Context) error {
+	for file, address := range map[string]string{listenFile: h.server.listen, busFile: h.server.bus} {
+		if err := os.WriteFile(filepath.Join(h.dir, file), []byte(address), 0o600); err != nil {
+			return err
+		}
+	}
 	code := filepath.Join(h.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
 		return err
@@ -265,14 +269,14 @@ func connected(ctx context.Context, state string) (*natsbus.Conn, error) {
 	return conn, nil
 }
 
-// attack starts the hostile nodes in a separate process with the lowest priority, because only the
-// server's work should be measured. The method returns after the nodes have begun.
-func (h *hostile) attack() (stop func() error, err error) {
+// attack starts a flood in a separate process with the lowest priority, because only the
+// server's work should be measured. The method returns after the flood has begun.
+func (h *hostile) attack(flood string) (stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "-attack", h.dir) //nolint:noctx // stop ends it
+	cmd := exec.Command(self, "-attack", h.dir, "-flood", flood) //nolint:noctx // stop ends it
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -293,39 +297,4 @@ func (h *hostile) attack() (stop func() error, err error) {
 		return nil, errors.Join(fmt.Errorf("the attack has not begun: %w", err), stop())
 	}
 	return stop, nil
-}
-
-// attackFrom is the process of the hostile nodes. Each node sends as many questions as it may,
-// until the process is killed.
-func attackFrom(ctx context.Context, dir string) error {
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, hostileNice); err != nil {
-		return err
-	}
-	var terms []string
-	for i := range hostileTerms {
-		terms = append(terms, fmt.Sprintf(`["=","port",%d]`, i))
-	}
-	costly := tutti.Query{Kind: tutti.QueryCollect, Type: "Database", Filter: json.RawMessage(`["or",` + strings.Join(terms, ",") + `]`)}
-	group, ctx := errgroup.WithContext(ctx)
-	for i := range hostileNodes {
-		state := filepath.Join(dir, string(evilName(i)))
-		run, err := os.ReadFile(filepath.Join(state, "run"))
-		if err != nil {
-			return err
-		}
-		conn, err := connected(ctx, state)
-		if err != nil {
-			return err
-		}
-		for range hostileCalls {
-			group.Go(func() error {
-				for ctx.Err() == nil {
-					_ = say(ctx, conn, wire.OpAsk, wire.Question{Run: tutti.RunID(run), Query: costly}) // it may be refused
-				}
-				return nil
-			})
-		}
-	}
-	fmt.Println("begun")
-	return group.Wait()
 }

@@ -48,7 +48,8 @@ func main() {
 	noLab := flag.Bool("no-lab", false, "measure only what needs no lab hosts")
 	only := flag.String("only", "", "one of gap, start, past, converge, read, hostile, scale, return, status, swift, agent, warm")
 	serve := flag.String("serve", "", "run as the server of this data directory, with profiles on "+profileAddress)
-	attack := flag.String("attack", "", "run as the hostile nodes of this directory")
+	attack := flag.String("attack", "", "run as the hostile peers of this directory")
+	flood := flag.String("flood", "", "with -attack: what the hostile peers do")
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
 	flag.IntVar(&o.nodes, "nodes", 1000, "number of simulated nodes in the large fleet; with 0 there is no such fleet")
 	flag.BoolVar(&o.behind, "one-address", false, "simulated nodes come from one address, as behind NAT, and not each from its own address")
@@ -60,7 +61,7 @@ func main() {
 	case *serve != "":
 		err = serveProfiled(ctx, *serve)
 	case *attack != "":
-		err = attackFrom(ctx, *attack)
+		err = attackFrom(ctx, *attack, *flood)
 	default:
 		err = run(ctx, o, *only, *noLab)
 	}

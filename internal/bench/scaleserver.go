@@ -34,6 +34,8 @@ type serverProcess struct {
 	args     []string
 	data     string
 	operator string
+	listen   string // the address for operators
+	bus      string // the address for nodes
 	cmd      *exec.Cmd
 	reserved []func() // release the reserved addresses
 }
@@ -57,8 +59,9 @@ func newServerProcess(o options, dir string) (*serverProcess, error) {
 		}
 		addresses[i], s.reserved = addr, append(s.reserved, release)
 	}
+	s.listen, s.bus = addresses[0], addresses[1]
 	err := app.InitServer(app.InitOptions{
-		Dir: s.data, Host: "127.0.0.1", Listen: addresses[0], Bus: addresses[1], Operator: "bench", OperatorDir: s.operator,
+		Dir: s.data, Host: "127.0.0.1", Listen: s.listen, Bus: s.bus, Operator: "bench", OperatorDir: s.operator,
 	})
 	if err != nil {
 		return nil, err
