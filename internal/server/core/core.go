@@ -28,7 +28,7 @@ type Bus interface {
 
 // Identity makes and checks the proofs of identity of nodes and operators.
 type Identity interface {
-	// NewToken makes a join token. The log keeps only the hash of its secret.
+	// NewToken makes a join token. The log keeps only the hash of the token's secret.
 	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
 	// VerifyEnrol checks the signature of the request and returns the hash of the token's
 	// secret.
