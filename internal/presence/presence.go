@@ -142,8 +142,9 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 const TrialFor = 10 * time.Second
 
 // Replaced records that a machine with this ticket replaces another machine as the node. The result
-// onTrial is true if the new machine gets no order for some time. This is so if the replaced machine
-// was heard of recently, unless the new machine has been the node just before the replaced machine.
+// onTrial is true if the new machine gets no order for some time. The new machine must wait if the
+// replaced machine was heard of recently. A machine that only comes back, because it was the node a
+// short time ago, need not wait.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

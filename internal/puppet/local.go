@@ -105,8 +105,8 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	return lock.Message, false, nil
 }
 
-// held returns true if the process in a lock file looks like a Puppet to Puppet. The pid in an old lock may now
-// belong to another process.
+// held returns true if a lock file names a process that Puppet would take for a Puppet. The pid in an old lock
+// may now belong to another process.
 func held(file string) (bool, error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {

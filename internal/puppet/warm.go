@@ -142,10 +142,10 @@ func (w *Warm) expect() error {
 	return nil
 }
 
-// Collect collects facts for the next run with the same code. The ended run in dir says how. The argument
-// `code` is any name that distinguishes this code from other code. Collect drops facts that were collected
-// before. If there is no parent, another process collects the facts, but runs cannot use them. ReadFactsNow
-// returns the result.
+// Collect collects facts for the next run with the same code. It uses the order of the ended run in dir.
+// The argument `code` is any name that distinguishes this code from other code. Collect drops facts that
+// were collected before. If there is no parent, another process collects the facts, but runs cannot use
+// them. ReadFactsNow returns the result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,8 +265,8 @@ func startParent(install Installation, launcher string) (*parent, error) {
 }
 
 // current returns true if a run that starts now would use the same Puppet and Ruby as the parent. After a vendor's
-// package is installed beside Debian's, runs use the vendor's Puppet. After an upgrade of Ruby, the name of the Ruby
-// is a new file. The parent itself checks the files that it has loaded.
+// package is installed beside Debian's, runs use the vendor's Puppet. After an upgrade of Ruby, the path of the Ruby
+// leads to a new file. The parent itself checks the files that it has loaded.
 func (p *parent) current(root string) bool {
 	install, err := Find(root)
 	if err != nil || install != p.install {

@@ -281,7 +281,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				}
 				p = p.again(t)
 				synctest.Wait()
-				p.first(t) // first also waits until the log has dropped the events of the snapshot
+				p.first(t) // the method first also waits until the log has dropped the events of the snapshot
 				p.wantWhole(t)
 				time.Sleep(time.Minute) // after this time the interrupted work is given up
 				p.jobs(t, 4)

@@ -21,7 +21,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Bus sends messages to nodes. A message may get lost, so each message is only a doorbell.
+// Bus sends messages to nodes. A message may get lost, so each message is only a doorbell: the
+// server does not rely on its arrival.
 type Bus interface {
 	Ring(key tutti.NodeKey, op string, payload []byte) error
 }

@@ -16,7 +16,7 @@ import (
 // the answer.
 const (
 	maxSmall   = 64 << 10 // bytes of a message with a few fields
-	maxLight   = 100      // most exports and keys of a run that the writer still checks itself
+	maxLight   = 100      // the largest number of exports and keys of a run that the writer checks itself
 	maxHead    = 1 << 20  // bytes of a message, without the content that follows
 	maxFilters = 1 << 20  // bytes of all filters in the reads of one gate
 	// maxGateCost is the largest number of comparisons (see data.State.Cost) that the writer makes for all reads

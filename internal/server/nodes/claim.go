@@ -23,7 +23,7 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		return nil, err
 	}
 	if err := s.Writer.Behind(ctx, in.Seen); err != nil {
-		// with another code the server does not know yet whether its log has lost events
+		// after any other error the server does not know yet whether its log has lost events
 		if tutti.CodeOf(err) == tutti.CodeDamaged {
 			s.wentBack(s.Presence.Named(key), err)
 		}
