@@ -16,10 +16,10 @@ import (
 //	policy default deny
 //	allow⇥operator:ada operators⇥status disable⇥environment=production⇥*
 //
-// Columns are separated by tabs: the verdict, callers (`*`, ids, /regex/, groups),
-// actions (`*` or words), facts (`*`, `fact=value …`, or a condition), and classes
-// (the same, may be left out). All columns of a rule must match. The first rule that
-// matches decides. If no rule matches, the default decides. The default is deny if the file sets none.
+// Columns are separated by tabs: the verdict, callers (`*`, ids, /regex/, groups), actions (`*` or
+// words), facts (`*`, `fact=value …`, or a condition), and classes (in the same forms; this column
+// may be left out). All columns of a rule must match. The first rule that matches decides. If no
+// rule matches, the default decides. If the file sets no default, it is deny.
 //
 // ParseActions refuses a file that it does not fully understand. If ParseActions returns an error, the
 // caller must deny everything.
@@ -168,8 +168,8 @@ func parseCallers(column string) ([]caller, error) {
 	return out, nil
 }
 
-// Question is a question that a policy decides. The result `known` says whether the node knows its facts or classes.
-// Before its first run a node knows neither facts nor classes.
+// Question is a question that a policy decides. The functions Facts and Classes return `known`: whether the node
+// knows its facts or its classes. Before its first run a node knows neither facts nor classes.
 type Question struct {
 	Caller  string
 	Action  tutti.RemoteAction

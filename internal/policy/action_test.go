@@ -196,11 +196,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzActions checks that a policy is refused with a place, or decides. A question without
-// a matching rule is denied. A rule that Check calls dead never decides.
+// FuzzActions checks that a policy of any bytes is refused with an error that names the place, or
+// makes decisions. A question without a matching rule is denied. A rule that Check calls dead never
+// decides.
 //
-// FuzzActions has found one mistake, group-of-a-form-feed. Two readers did not agree about
-// the white space in a line of groups, and the program panicked.
+// FuzzActions has found one mistake, group-of-a-form-feed. Two functions that read a line of groups
+// did not agree about its white space, and the program panicked.
 func FuzzActions(f *testing.F) {
 	f.Add("policy default deny\nallow\tops /^operator:a/\tstatus\tos.family=~/^D/ and (mem>3 or not ntp)\tntp\n", groups)
 	f.Add("deny\t*\t*\t! ! (a!=\"b c\" or /x y/)\nallow\t*\t*\t*\n", "")

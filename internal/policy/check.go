@@ -17,7 +17,8 @@ type Finding struct {
 	Open bool `json:"fails_open,omitempty"`
 }
 
-// Check returns, by line, rules that can never match and rules that fail open.
+// Check returns the rules that can never match, and the rules that allow something that they seem
+// to deny. The rules are sorted by line.
 func (a *Actions) Check() []Finding {
 	var out []Finding
 	for i, d := range a.defaults {
@@ -145,8 +146,9 @@ func (c *condition) each(f func(statement)) {
 	}
 }
 
-// shadow returns the line of the last earlier rule if the earlier rules together match
-// everything that rule i matches. The function returns 0 if rule i can still match something.
+// shadow checks whether earlier rules match everything that rule i matches. In that case rule i has
+// no effect, and shadow returns the line of the last of these earlier rules. If rule i can still
+// match something, shadow returns 0.
 func (a *Actions) shadow(i int) int {
 	r, last := a.rules[i], 0
 	for _, c := range a.callersOf(r) {
@@ -204,8 +206,8 @@ func actionsOf(r rule) []string {
 	return r.actions
 }
 
-// covers returns true if an earlier rule matches whenever `r` matches, for this caller and action. The function
-// compares conditions only by their text.
+// covers returns true if, for this caller and action, the rule `earlier` matches in every case in which rule
+// `r` matches. The function compares conditions only by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false

@@ -39,11 +39,12 @@ type statement struct {
 	re    *regexp.Regexp // the regex of =~ or of a class
 }
 
-// column says whether a word without an operator is a class or an error.
+// column is the column of a condition. In one column a word without an operator is a class, in the
+// other it is an error.
 type column int
 
 const (
-	factsColumn   column = iota // an error, except inside a condition, where the word is a class
+	factsColumn   column = iota // a word is an error, but inside a longer condition it is a class
 	classesColumn               // a class
 )
 

@@ -19,12 +19,12 @@ type Exports struct {
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
-	// The maps have the types that grants from before 0.3.0 name. The map oldWord has the
-	// types of grants with `dangerous: true`.
+	// The map `old` has the types in all grants from before 0.3.0. The map `oldWord` has the types
+	// in those of these grants that have `dangerous: true`.
 	old, oldWord map[string]bool
 }
 
-// granting is the part of one grant about one type.
+// granting is what one grant says about one type.
 type granting struct {
 	tutti.ExportGrant
 	dangerous bool
@@ -63,8 +63,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns the types that a node may export because of grants from before 0.3.0, and for which a newer
-// grant needs `dangerous: true`. The types are sorted.
+// OldDangers returns types that a node may export only because its grants are from before 0.3.0: a newer grant
+// of such a type needs `dangerous: true`. The types are sorted.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
@@ -113,8 +113,9 @@ func (x *Exports) may(e Inspected) error {
 	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
 }
 
-// wider returns a grant that the node has for the type, extended so that it admits a resource. Its other
-// limits stay. If no extended grant is enough, wider returns the smallest grant that admits the resource.
+// wider takes a grant that the node has for the type, and extends the grant so that it admits a resource.
+// The grant's other limits stay. If none of the node's grants can be extended enough, wider returns the
+// smallest grant that admits the resource.
 func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
@@ -166,7 +167,7 @@ func (a amount) mib() int { return (a.bytes + 1<<20 - 1) >> 20 }
 
 func (a amount) with(e Inspected) amount { return amount{a.count + 1, a.bytes + e.bytes} }
 
-// mayHave returns nil if the node may export resources of a type in this number and size.
+// mayHave returns nil if the node may export this amount of resources of a type.
 func (x *Exports) mayHave(name string, is amount) error {
 	what, why := "", ""
 	if most := x.Most(name); is.count > most {
@@ -217,7 +218,7 @@ func (x *Exports) bound(name string, of func(granting) int) int {
 	return most
 }
 
-// more returns the node's grant of a type, with limits that allow this number and size.
+// more returns the node's grant of a type, with limits that are high enough for this amount.
 func (x *Exports) more(name string, is amount) tutti.Grant {
 	has := x.types[name][0]
 	if most := x.Most(name); is.count > most || has.Most != 0 {
@@ -248,7 +249,7 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 	case first != "":
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
 	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && e.control):
-		// Some types check only one line of a text, and then write the whole text into a file of lines.
+		// Some Puppet types check only one line of a text, but write all lines of the text into a file.
 		return "a control character, like the end of a line, needs `dangerous: true`"
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
@@ -265,8 +266,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. Of these characters, the name of a node can contain
-// only '_', and host names contain no '_'.
+// titleEnds are the characters that end a node's name in a title. A node's name contains none of them, apart from
+// '_'. Host names contain no '_'.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {
@@ -324,7 +325,8 @@ func isDataType(name string) bool {
 	return slices.Contains(dataTypes, name)
 }
 
-// Wanted returns the smallest grant that admits a resource, if a grant can admit it. The field To is empty.
+// Wanted returns the smallest grant that admits a resource, if a grant can admit the resource. The grant's
+// field To is empty.
 func Wanted(e tutti.Export) tutti.Grant { return wanted(inspect(e)) }
 
 func wanted(e Inspected) tutti.Grant {

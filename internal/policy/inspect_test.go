@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// values are parts of JSON that matter for the decision, some of them in an unusual form.
+// The list `values` has JSON values that the decision must tell apart. Some of them are written in
+// an unusual form.
 var values = []string{
 	`"x"`, `"a\nb"`, `"a\u000ab"`, `"\u0085"`, `"a\\nb"`, `"\\u0007"`, `"\""`, `"é\u00e9"`, `"` + "\u0085" + `"`, `1`, `null`, `[]`, `{}`, `"__ptype"`, `"__p"`, `"Deferred"`,
 	`{"__ptype":"Deferred"}`, `{"__ptype" : "Timestamp"}`, `{"\u005f_ptype":"Deferred"}`, `{"__ptype":null}`, `{"__ptype":["Binary"]}`, `{"__ptype":"Binar\u0079"}`,
@@ -77,7 +78,8 @@ func TestAValueIsReadAsItIsDecoded(t *testing.T) {
 	})
 }
 
-// Invalid JSON can come from an old log. Invalid JSON is refused if its text could have any meaning.
+// Invalid JSON can come from an old log. Invalid JSON is refused, even if a more tolerant reader
+// could give it a meaning.
 func TestInvalidJSONIsNotData(t *testing.T) {
 	f := web(t, "{to: web, exports: [Host]}")
 	for _, value := range []string{`{"__ptype`, `"a\`, `"__p" "`, `["__ptype":]`, "\"a\nb\"", `"\u00`} {

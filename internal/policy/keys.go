@@ -96,7 +96,7 @@ func (ps *patterns) cover(key string) bool {
 	if ps.exact[key] || slices.ContainsFunc(ps.others, matches) {
 		return true
 	}
-	for i := range max(len(key), 1) - 1 { // a key that ends with this slash does not match the pattern
+	for i := range max(len(key), 1) - 1 { // leave out a slash at the end of the key: `a/` does not match `a/**`
 		if key[i] == '/' && ps.begins[key[:i+1]] {
 			return true
 		}

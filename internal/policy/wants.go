@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	maxWants  = 100 // maximum of types, and of keys, in the results of Wants and Merge
-	maxLooked = 50  // refused resources of a type that are checked; more of them would not change the result
+	maxWants  = 100 // how many types, and how many keys, a result of Wants or Merge may have
+	maxLooked = 50  // how many refused resources of a type are checked; more would not change the result
 	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps the
 	// names.
 	maxWanted = 16 << 10
@@ -34,8 +34,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		// If the node has no grant of the type and `lacks` has no entry for it, the loop above had no room to check
-		// the type.
+		// The node has a grant of the type. (A type without a grant and without an entry in `lacks` was not checked
+		// above, because there was no room.)
 		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}
@@ -111,7 +111,7 @@ func (m *merging) most(name string, is amount) {
 	}
 }
 
-// takes uses room for a name. It returns false if there is no room.
+// takes reserves room for a name, or returns false if there is not enough room.
 func (m *merging) takes(name string) bool {
 	const around = 3 // quotes and a comma
 	if m.used+len(name)+around > maxWanted {

@@ -18,7 +18,7 @@ type slot struct {
 	name string
 }
 
-// needs returns true if the earlier change must be on disk before the later one.
+// needs reports whether the change `earlier` must be on disk before the change `later`.
 func (later *entry) needs(earlier *entry) bool {
 	for _, s := range []slot{later.from, later.to} {
 		if s == (slot{}) {
@@ -90,7 +90,7 @@ func (f *FS) commit(i int) {
 	}
 }
 
-// torn returns the images that are possible if the disk has done a write only in part.
+// torn returns the images that a disk may have if only a part of a write reached it.
 func (f *FS) torn(n *node, before, written []byte, offset int64) []Image {
 	half := overwrite(before, written[:len(written)/2], offset)
 	return []Image{f.all().with(n.ino, half), f.zeros()}
@@ -109,7 +109,7 @@ func (f *FS) zeros() Image {
 	return out
 }
 
-// overwrite returns data with other content at offset.
+// overwrite returns a copy of data in which `with` replaces the bytes from offset on.
 func overwrite(data, with []byte, offset int64) []byte {
 	out := make([]byte, max(int64(len(data)), offset+int64(len(with))))
 	copy(out, data)

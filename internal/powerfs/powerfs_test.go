@@ -51,7 +51,7 @@ func TestWhatIsOnDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
 		do     func(t *testing.T, dir string)
-		want   map[string]string // files after a power failure; before, the file "old" contains "old"
+		want   map[string]string // files after the power failure; before `do`, there is only the file "old" with the content "old"
 	}{
 		"written":      {"the page cache is no disk", func(t *testing.T, d string) { write(t, d+"/a", "1", false, 0) }, map[string]string{"old": "old"}},
 		"fsynced":      {"content and name", func(t *testing.T, d string) { write(t, d+"/a", "1", true, 0) }, map[string]string{"old": "old", "a": "1"}},

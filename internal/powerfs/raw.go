@@ -114,7 +114,7 @@ func (f *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) f
 	})
 }
 
-// make adds a node and its entry.
+// make adds a new file, directory or link, and its entry.
 func (f *FS) make(op string, dir uint64, name string, fresh *node, out *fuse.EntryOut) fuse.Status {
 	return f.step(op, dir, func() ([]Image, fuse.Status) {
 		d := f.nodes[dir]
@@ -216,7 +216,7 @@ func (f *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) (to []byte, status f
 	return to, status
 }
 
-// handle returns 1 if each write to an open file is an fsync, and otherwise 0.
+// handle returns the handle of an open file: 1 if each write is also an fsync, and otherwise 0.
 func handle(flags uint32) uint64 {
 	if flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0 {
 		return 1

@@ -16,8 +16,8 @@ func (p Nodes) MayGreet(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxHellos, func(of *seat) *perMinute { return &of.hellos })
 }
 
-// MayComeUnknown counts a hello with a node's key and none of its tickets. MayComeUnknown returns false if this
-// is too often.
+// MayComeUnknown counts a hello that has a node's key, but an unknown ticket or no ticket. MayComeUnknown
+// returns false if the limit is exceeded.
 func (p Nodes) MayComeUnknown(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, MaxUnknown, func(of *seat) *perMinute { return &of.unknown })
 }
@@ -45,8 +45,8 @@ func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
 
-// maxTells is how many reports of foreign runs one node may send per minute. The server stores a report before its
-// run, and later it may ignore the run.
+// maxTells is how many reports of foreign runs one node may send per minute. The server stores a report before it
+// looks at the run, so it may store reports of runs that it then ignores.
 const maxTells = 2 * int(time.Minute/ForeignEvery)
 
 // MayTell counts a report of a foreign run. MayTell returns false if the limit is exceeded.
@@ -54,18 +54,18 @@ func (p Nodes) MayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
 }
 
-// The following constants limit what the server stores of a node's foreign runs within an hour. A node that
-// exceeds the limits reports the run again later.
+// The following constants limit what the server stores of a node's foreign runs within an hour. If a run
+// exceeds the limits, the node reports the run again later.
 const (
-	// MaxTold limits the bytes in the log. A result has some KiB, and 258 KiB at most.
+	// MaxTold limits the bytes in the log. The result of a run has a few KiB, at most 258 KiB.
 	MaxTold = 1 << 20
 	// MaxReports limits the bytes of reports. MaxReports allows four of the largest reports, or one report of a MiB per
 	// minute.
 	MaxReports = 64 << 20
 )
 
-// MayKeepReport counts bytes of a node's reports of foreign runs. MayKeepReport returns false if there is no
-// room for them.
+// MayKeepReport counts the bytes of a node's report of a foreign run. If the limit would be exceeded,
+// MayKeepReport counts nothing and returns false.
 func (p Nodes) MayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
 	return p.used(n, now, bytes, MaxReports, func(of *seat) *perHour { return &of.reports })
 }
@@ -106,7 +106,7 @@ func (p Nodes) used(n tutti.NodeName, now time.Time, more, most int, which func(
 	return true
 }
 
-// fits returns true if the number `more` may still be used.
+// fits reports whether the node may use the number `more` in addition.
 func (u perHour) fits(now time.Time, more, most int) bool {
 	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
 }
@@ -124,13 +124,13 @@ type perMinute struct {
 	count int
 }
 
-// counted adds one, and reports whether the number in this minute does not exceed `most`. The function also returns
-// false if the node is unknown.
+// counted adds one to a node's counter for this minute. It returns false if the counter is then above `most`, or if
+// the node is unknown.
 func (p Nodes) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	return p.countedIn(n, now, time.Minute, most, which)
 }
 
-// countedIn is like counted, but for another period.
+// countedIn does the same as counted, but for a period other than a minute.
 func (p Nodes) countedIn(n tutti.NodeName, now time.Time, within time.Duration, most int, which func(*seat) *perMinute) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,6 +167,6 @@ const MaxBoxes = 3
 // MaxPins is how often in a minute a node may report a change of its trust, because each change is an event.
 const MaxPins = 30
 
-// ForeignEvery is how often a node may report a foreign run. Of the messages that a node sends by itself, the server
-// stores only these reports.
+// ForeignEvery is the shortest time between two reports of foreign runs from one node. These reports are the only
+// messages that a node sends without a request and that the server stores.
 const ForeignEvery = 10 * time.Second

@@ -35,14 +35,14 @@ type seat struct {
 	greeted time.Time       // time of the last hello
 	turned  time.Time       // when a rival last came back
 	put     time.Time       // when another machine became the node
-	trial   time.Time       // when a machine became the node while the machine before it was still running, see OnTrial
+	trial   time.Time       // when a machine became the node, if the machine before it may still be running; see OnTrial
 	before  tutti.Digest    // the ticket before the present one
 	hellos  perMinute
 	returns perMinute // how often rivals came back, in an hour
 	unknown perMinute // hellos with an unknown ticket, or without one
 	pins    perMinute // how often the node's trust changed
 	leases  perMinute // how often the node's state in an exclusive job changed
-	refused perMinute // how often the server refused something new to the node's runs
+	refused perMinute // how often the server refused something to the node's runs for the first time
 	tells   perMinute // how often the node sent a report of a foreign run
 	told    perHour   // bytes of the node's foreign runs in the log
 	reports perHour   // bytes of the reports of its foreign runs
@@ -124,8 +124,8 @@ func (p Nodes) Met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	place.beat.Stopping = false
 }
 
-// turnsWithin is a time in which each of two running machines sends a message, because each machine beats every few
-// seconds.
+// turnsWithin is so long that each of two running machines sends a message in this time: each machine beats every
+// few seconds.
 const turnsWithin = time.Minute
 
 // Displaced records that a machine came back after another machine had become the node.
@@ -138,12 +138,13 @@ func (p Nodes) Displaced(n tutti.NodeName) {
 }
 
 // TrialFor is how long a machine gets no order after it has replaced another machine as the node. In this time
-// the server rings for a beat. If the other machine is still running, it beats and then says hello.
+// the server asks for a beat. If the replaced machine is still running, it beats and then says hello.
 const TrialFor = 10 * time.Second
 
 // Replaced records that a machine with this ticket replaces another machine as the node. The result
-// onTrial is true if the new machine gets no order for some time. The new machine gets no order if the
-// other machine was heard of recently and the new machine was not the node just before.
+// onTrial is true if the new machine gets no order for some time. The new machine must wait if the
+// replaced machine was heard of recently. A machine that only comes back, because it was the node a
+// short time ago, need not wait.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +161,7 @@ func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silen
 	return onTrial
 }
 
-// OnTrial reports whether a node gets no order yet.
+// OnTrial returns true as long as a node gets no order because its machine is new (see TrialFor).
 func (p Nodes) OnTrial(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -178,7 +179,7 @@ func (p Nodes) Exchanged(n tutti.NodeName, ticket tutti.Digest) {
 	}
 }
 
-// CameBefore reports whether a ticket is the one before the present ticket.
+// CameBefore reports whether the ticket is the node's previous ticket.
 func (p Nodes) CameBefore(n tutti.NodeName, ticket tutti.Digest) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -230,7 +231,8 @@ func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	p.keys[key] = place
 }
 
-// follow records whether a run is the present run of its node. The run may have been retired.
+// follow records whether a run is the present run of its node. The run is nil if it has been
+// retired.
 func (p Nodes) follow(r *engine.Run) {
 	if r == nil {
 		return
@@ -253,8 +255,8 @@ func (p Nodes) Hear(n tutti.NodeName) {
 	}
 }
 
-// Beat records a sign of life and its content. Beat returns false if no node has the key. A
-// goodbye is not a sign of life. A beat that arrives after a later goodbye does not count.
+// Beat records a sign of life and its content. Beat returns false if no node has the key. A goodbye
+// is not a sign of life. If a goodbye overtakes an earlier beat, the beat does not count.
 func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,8 +274,8 @@ func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	return true
 }
 
-// Claims records which capabilities a node's agent lacks. The first claim reports the version of the agent before the
-// first beat does.
+// Claims records which capabilities a node's agent lacks. A claim also contains the agent's version, because the
+// first claim comes before the first beat.
 func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -345,8 +347,8 @@ func (p Nodes) Last(n tutti.NodeName) (time.Time, wire.Beat) {
 	return time.Time{}, wire.Beat{}
 }
 
-// TellsFacts reports whether the agent of a node reports the node's facts. The answer is yes until the
-// first claim says what the agent can do.
+// TellsFacts reports whether the agent of a node can report the node's facts. Until the first claim
+// says what the agent can do, TellsFacts returns true.
 func (p Nodes) TellsFacts(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

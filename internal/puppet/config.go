@@ -23,11 +23,12 @@ type Config struct {
 	Classes      string // classfile
 	PIDFile      string // pidfile
 	LastReport   string // lastrunreport
-	Environment  string // environment; production if puppet.conf names no other one
+	Environment  string // environment; production if puppet.conf names no environment
 	Certname     string // certname; empty if puppet.conf does not name it: Puppet then derives the name from the host's name
 }
 
-// The variables contain Puppet's own defaults, by packager. The paths are below root.
+// The variables contain Puppet's own defaults: those of all packages, and those of each packager.
+// The paths are below root.
 var (
 	common = map[string]string{
 		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",

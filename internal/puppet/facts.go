@@ -25,12 +25,12 @@ type FactsNow struct {
 
 const (
 	factsNowFile = "facts-now.json"
-	// coldFacts is how long a collector without a warm parent may take.
+	// coldFacts is how long a collector may take.
 	coldFacts = 5 * time.Minute
 )
 
-// ReadFactsNow returns the last facts that were collected after the run in dir. ReadFactsNow returns
-// os.ErrNotExist if there are no such facts yet.
+// ReadFactsNow returns the facts that were last collected after the run in dir. ReadFactsNow returns
+// os.ErrNotExist if no facts have been collected yet.
 func ReadFactsNow(dir string) (FactsNow, error) {
 	var now FactsNow
 	file, err := excerpt.Open(filepath.Join(dir, factsNowFile))

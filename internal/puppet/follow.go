@@ -66,7 +66,7 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 			return
 		}
 		switch e.Event {
-		case "change", "refreshed", "dropped": // for who repeats refreshes
+		case "change", "refreshed", "dropped": // only the function Refreshes needs these events
 			return
 		}
 		out = append(out, tutti.Live{
@@ -78,7 +78,7 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 }
 
 // maxLook limits how many bytes of a file one call of Next reads. The next calls read the remaining bytes. After the
-// end of a run, there is one last call.
+// end of a run, Next is called once more.
 const maxLook = 8 << 20
 
 // tail reads the complete lines of a growing file.

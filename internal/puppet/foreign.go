@@ -14,8 +14,8 @@ import (
 )
 
 // ReportFiles returns the paths at which Puppet writes the report of its last run, whoever started the run. The first
-// path is of `puppet agent`. If `puppet apply` has another path, because it reads the section `user` of puppet.conf and
-// not the section `agent`, this path is the second one. The result `conf` is the path of puppet.conf.
+// path is that of `puppet agent`. `puppet apply` reads the section `user` of puppet.conf instead of the section
+// `agent`. If it therefore has another path, this is the second path. The result `conf` is the path of puppet.conf.
 func (l Local) ReportFiles() (files []string, conf string, err error) {
 	c, err := readConf(l.Root)
 	if err != nil {
@@ -75,8 +75,8 @@ type foreignReport struct {
 // maxForeign is the longest accepted duration of a foreign run.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report by the rules of our own runs, as far as the report allows. The function
-// `ours` reports whether a report with this host is from this machine.
+// judgeForeign judges a report by the rules of Tutti's own runs, as far as a report alone allows. The
+// function `ours` returns true if a report with this host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -134,7 +134,7 @@ func (r foreignReport) judge(out *tutti.Result) {
 		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
 	case out.Counts.Failed > 0 || r.metric("failed") > 0 || r.metric("failed_to_restart") > 0:
 		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and has resources that failed", r.Status))
-	case tr.postrun() != "": // Puppet exits with 1, and only this message in its report shows it
+	case tr.postrun() != "": // Puppet exits with 1, but the only sign of this in its report is this message
 		fail(out, tutti.BecauseMachinery, tr.postrun())
 	default:
 		out.Outcome = tutti.Outcome(r.Status)
@@ -152,7 +152,7 @@ func (tr trace) postrun() string {
 	return ""
 }
 
-// withoutCatalog returns why a run failed without applying anything. The method decides by the
+// withoutCatalog returns why a run failed before it applied anything. The method looks for the
 // messages that Puppet logs in `Configurer#run_internal`.
 func (tr trace) withoutCatalog() tutti.Reason {
 	for _, l := range tr.errors {
@@ -169,8 +169,8 @@ func (tr trace) withoutCatalog() tutti.Reason {
 }
 
 // whole returns true if the run certainly applied all of a new catalog from the node's Puppet Server. If tags or
-// schedules leave out a resource, Puppet counts this resource as skipped. Only `puppet agent` syncs plugins and
-// requests its node (configurer.rb).
+// schedules leave out a resource, Puppet counts this resource as skipped. Plugin sync or a request for the node
+// shows that the run was a `puppet agent` (configurer.rb).
 func (r foreignReport) whole(environment string) bool {
 	_, synced := r.Metrics.Time.of("plugin_sync")
 	_, asked := r.Metrics.Time.of("node_retrieval")
@@ -178,6 +178,6 @@ func (r foreignReport) whole(environment string) bool {
 		r.total() > 0 && r.metric("skipped") == 0 && !slices.ContainsFunc(r.Logs, func(l logLine) bool { return strings.HasPrefix(l.Message, bare) })
 }
 
-// bare is the beginning of the module's warning (puppet_x/tutti/run.rb) in a run with a `tutti_value` that Tutti did not
-// start. Such a run publishes nothing.
+// bare is the beginning of a warning of the module (puppet_x/tutti/run.rb). The module warns if a run has a
+// `tutti_value` but Tutti did not start the run. Such a run publishes nothing.
 const bare = "tutti: this Puppet was not started by Tutti"

@@ -30,7 +30,7 @@ func foreign(t *testing.T, version, name string, change ...string) string {
 	return text
 }
 
-// synced turns a report into one of `puppet agent`.
+// The replacements `synced` turn a report into a report of `puppet agent`.
 var synced = []string{"    - - config_retrieval\n", "    - - plugin_sync\n      - Plugin sync\n      - 0.5\n    - - config_retrieval\n"}
 
 // noCatalog is the report of a `puppet agent` whose catalog did not compile, as Puppet 8
@@ -127,8 +127,8 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 	}
 }
 
-// TestAForeignRunWhosePostrunCommandFailed: Puppet exits with 1, and reports the result of the
-// catalog.
+// TestAForeignRunWhosePostrunCommandFailed: if the postrun_command fails, Puppet exits with 1, but
+// its report has only the result of the catalog.
 func TestAForeignRunWhosePostrunCommandFailed(t *testing.T) {
 	for _, status := range []string{"changed", "unchanged"} {
 		text := foreign(t, "8.10.0", status, synced...)

@@ -15,8 +15,9 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
-// aside returns the name that Puppet's file has before Hold puts it in place and after Unhold takes it away. The
-// name is in the same directory, so that one link or rename moves the file.
+// aside returns a second name for the file that disables Puppet. The file has this name before Hold puts it in
+// place, and after Unhold takes it away. Both names are in the same directory, so that one link or rename moves
+// the file.
 func aside(file string) string { return file + ".tutti" }
 
 // DisabledBy returns the content of the file that disables Puppet, as Puppet writes it.
@@ -103,7 +104,7 @@ func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	if out.Message, out.Enabled, err = readDisabled(c.DisabledLock); err != nil {
 		return out, err
 	}
-	out.Ours = out.Ours && !out.Enabled // the file may have been removed between the two looks
+	out.Ours = out.Ours && !out.Enabled // somebody may have removed the file between the two readings
 	running, err := held(c.RunLock)
 	if err == nil && running {
 		pid, _ := excerpt.Read(c.RunLock, maxLockFile)

@@ -100,7 +100,8 @@ func TestHoldAndUnhold(t *testing.T) {
 	}
 }
 
-// TestUnholdLosesARace: somebody disables Puppet between the look and the removal.
+// TestUnholdLosesARace: somebody disables Puppet after Unhold has read the file and before it
+// removes the file.
 func TestUnholdLosesARace(t *testing.T) {
 	l, c := local(t)
 	if _, err := l.Disable("new disk, ask jo", false); err != nil {

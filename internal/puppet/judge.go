@@ -45,10 +45,10 @@ type logLine struct {
 	Source  string `json:"source"`
 	File    string `json:"file"`
 	Line    int    `json:"line"`
-	Column  int    `json:"pos"` // as Puppet calls it
+	Column  int    `json:"pos"` // the column; Puppet calls it `pos`
 }
 
-// The constants are the launcher's exit codes in addition to Puppet's own.
+// The launcher has these exit codes in addition to Puppet's own exit codes.
 const (
 	exitRefused  = 64
 	exitLocked   = 75
@@ -59,7 +59,7 @@ const (
 // trace is everything that a launcher left, except its report.
 type trace struct {
 	last       string // the last phase before done
-	before     string // the phase before last
+	before     string // the phase before the phase `last`
 	reached    map[string]bool
 	gate       phaseLine
 	lock       phaseLine
@@ -165,7 +165,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
 	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
-		// If the verdict is go, the order was only to compile.
+		// With the verdict go, the launcher stops here only if the order was only to compile.
 		out.Stopped, out.Message = true, tr.gate.Reason
 	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
 		fail(out, tutti.BecauseRefused, tr.gate.Reason)
@@ -219,7 +219,7 @@ func failuresOf(errs []logLine) []tutti.Failure {
 		f := tutti.Failure{File: l.File, Line: l.Line, Column: max(l.Column, 0), Message: l.Message}
 		if place := placeRE.FindStringSubmatch(l.Message); f.File == "" && place != nil {
 			f.File = place[1]
-			f.Line, _ = strconv.Atoi(place[2]) // 0 if it is missing
+			f.Line, _ = strconv.Atoi(place[2]) // 0 if the line is missing
 			f.Column, _ = strconv.Atoi(place[3])
 		}
 		if strings.HasPrefix(l.Source, "/") || strings.Contains(l.Source, "[") {
@@ -279,7 +279,7 @@ func readTrace(dir string) (trace, error) {
 	}
 	tr.unreadable += long
 	if tr.signalled() && tr.last == "report" {
-		tr.last = tr.before // Puppet also writes a report after a signal, so the report is not the last phase
+		tr.last = tr.before // after a signal Puppet still writes a report; the signal came in the phase before the report
 	}
 	kept := 0
 	_, err = eachLine(filepath.Join(dir, LogFile), func(line []byte) {
@@ -297,8 +297,7 @@ func readTrace(dir string) (trace, error) {
 	return tr, err
 }
 
-// afterwordRE matches the messages that `puppet agent` logs after it has logged the
-// reason.
+// afterwordRE matches the messages that `puppet agent` logs after the reason for a failure.
 var afterwordRE = regexp.MustCompile(`^(Could not retrieve catalog; skipping run|No more routes to \w+)$`)
 
 // isError reports whether a message is about an error. Facter also logs at error level in good runs.

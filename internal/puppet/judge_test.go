@@ -21,11 +21,11 @@ type verdict struct {
 	Outcome tutti.Outcome
 	Reason  tutti.Reason
 	Stopped bool
-	File    string // of the first failure
+	File    string // file of the first failure
 	Line    int
 	Column  int
 	Says    string // part of the message
-	Waits   string // the questions
+	Waits   string // the queries for which the run waits
 }
 
 var endings = map[string]verdict{

@@ -27,7 +27,7 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(pipe) // waits for the writer
+	raw, err := os.ReadFile(pipe) // waits until the command writes into the pipe
 	if err != nil {
 		t.Fatal(err)
 	}

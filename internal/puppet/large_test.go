@@ -79,8 +79,8 @@ func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
 	}
 }
 
-// The refreshes that an interrupted run has not done are remembered up to a bound. Above the bound, the
-// result says that the lost refreshes are not known.
+// An interrupted run may leave refreshes that it has not done. The result lists them up to a bound.
+// Above the bound, the result says that the lost refreshes are not known.
 func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
 	if !hostile.Alone(t, 128<<20) {
 		return

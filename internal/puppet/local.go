@@ -86,8 +86,8 @@ func (l Local) Status() (tutti.PuppetStatus, error) {
 	return out, nil
 }
 
-// readDisabled reads the file that disables Puppet. If the file is not Puppet's JSON, Puppet is also
-// disabled.
+// readDisabled reads the file that disables Puppet. Puppet is disabled even if the file is not
+// Puppet's JSON.
 func readDisabled(file string) (message string, enabled bool, err error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	return lock.Message, false, nil
 }
 
-// held returns true if a file names a process that Puppet would take for its own. The pid in an old lock may now
-// belong to another process.
+// held returns true if a lock file names a process that Puppet would take for a Puppet. The pid in an old lock
+// may now belong to another process.
 func held(file string) (bool, error) {
 	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {

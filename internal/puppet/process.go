@@ -76,9 +76,10 @@ func cleanEnv() []string {
 	}
 }
 
-// Adopt returns the launcher that is still running for a directory, or nil if there is none. Adopt finds the
-// launcher by its pid and start time in a file. The launcher may have had no time to write this file, or a power
-// failure may have left it empty. In that case, Adopt finds the launcher by its arguments.
+// Adopt returns the launcher that is still running for a run's directory, or nil if there is none. Adopt finds
+// the launcher by the pid and the start time in the file `pid`. The launcher may have had no time to write
+// this file, or a power failure may have left it empty. In that case, Adopt finds the launcher by its
+// arguments.
 func Adopt(dir string) (*Process, error) {
 	if p, err := noted(dir); err == nil {
 		if !alive(p.pid, p.start) {
@@ -160,8 +161,8 @@ func (p *Process) Wait(ctx context.Context) error {
 	return nil
 }
 
-// reap collects our own child. The exit status does not matter for the judgement of the
-// run.
+// reap waits for the launcher if this agent started it, so that no zombie is left. The exit status
+// does not matter for the judgement of the run.
 func (p *Process) reap() {
 	if p.child != nil {
 		_ = p.child.Wait()

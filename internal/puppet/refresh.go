@@ -112,8 +112,8 @@ func (r *refreshes) note(e eventLine) {
 	}
 }
 
-// done notes that Puppet has finished a resource. With an older module, a due refresh of this resource then also ends:
-// Puppet has done the refresh or left it out.
+// done notes that Puppet has finished a resource. An older module does not report the end of a refresh. In that case
+// `done` also ends a due refresh of this resource: Puppet has done the refresh or left it out.
 func (r *refreshes) done(e eventLine) {
 	if o := r.owed[e.Resource]; o != nil && !o.noted {
 		delete(r.owed, e.Resource)

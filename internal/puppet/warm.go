@@ -60,8 +60,8 @@ type factsAhead struct {
 	code string // the code that the facts are for
 }
 
-// NewWarm returns a Warm that has not started. Puppet is searched below root. If no run needs the parent for the
-// time `idle`, the parent ends. If `idle` is 0, there is never a parent.
+// NewWarm returns a Warm that has not started. Warm looks for Puppet below root. If no run needs the parent for
+// the time `idle`, the parent ends. If `idle` is 0, there is never a parent.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
 	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }
@@ -142,10 +142,10 @@ func (w *Warm) expect() error {
 	return nil
 }
 
-// Collect collects facts after the ended run in dir, for a next run with the same code. The argument `code` is
-// any name that distinguishes this code from other code. Collect drops facts that were collected before. If
-// there is no parent, another process collects the facts, but runs cannot use them. ReadFactsNow returns the
-// result.
+// Collect collects facts for the next run with the same code. It uses the order of the ended run in dir.
+// The argument `code` is any name that distinguishes this code from other code. Collect drops facts that
+// were collected before. If there is no parent, another process collects the facts, but runs cannot use
+// them. ReadFactsNow returns the result.
 func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -264,9 +264,9 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	return p, nil
 }
 
-// current returns true if a run that starts now would use the same Puppet and Ruby. A vendor's package takes
-// precedence over Debian's. A new Ruby is a new file with the name of the old one. The parent itself checks the files
-// that it has loaded.
+// current returns true if a run that starts now would use the same Puppet and Ruby as the parent. After a vendor's
+// package is installed beside Debian's, runs use the vendor's Puppet. After an upgrade of Ruby, the path of the Ruby
+// leads to a new file. The parent itself checks the files that it has loaded.
 func (p *parent) current(root string) bool {
 	install, err := Find(root)
 	if err != nil || install != p.install {

@@ -102,8 +102,8 @@ if mkdir `+once+`; then read l; echo '{"changed":"/puppet.rb"}' >&0; fi; read l`
 	}
 }
 
-// TestWarmOtherRuby: a new run would not use the same Ruby and Puppet as the parent. In both cases another parent
-// replaces the parent.
+// TestWarmOtherRuby: if a new run would use another Ruby or another Puppet than the parent, a new parent replaces
+// the parent.
 func TestWarmOtherRuby(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

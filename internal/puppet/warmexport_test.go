@@ -15,5 +15,5 @@ func (w *Warm) Older(by time.Duration) { w.at = w.at.Add(-by) }
 // Stop ends the parent.
 func (w *Warm) Stop() { w.end() }
 
-// Root returns the directory below which Puppet is searched.
+// Root returns the directory below which Warm looks for Puppet.
 func (w *Warm) Root() string { return w.root }

@@ -32,14 +32,15 @@ func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
 	return errors.Join(Build(ctx, source, out, "internal/app.Version="+r.Version), os.Remove(archive))
 }
 
-// WithoutDebug is a variable for Build. With this variable the server assumes that agents of release 0.2.0, which do
-// not report their capabilities, do not know the option `debug`. Agents of later releases report their capabilities.
-// When 0.3.0 is the last release, the tests need another option that 0.3.0 lacks.
+// WithoutDebug is an argument `variables` for Build. Agents of release 0.2.0 do not report their capabilities. A
+// server that is built with WithoutDebug assumes that these agents do not know the option `debug`. Agents of later
+// releases report their capabilities. As soon as 0.3.0 is the last release, the tests need another option that 0.3.0
+// lacks.
 const WithoutDebug = ".firstRelease=run noop compile puppet_agent tags skip_tags fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 
 // Build builds the program of a source tree, and writes it to the file `out`. Each variable has the
-// form PACKAGE.NAME=VALUE with the directory of the package, or .NAME=VALUE for the root package.
+// form PACKAGE.NAME=VALUE, where PACKAGE is a directory, or .NAME=VALUE for the root package.
 func Build(ctx context.Context, source, out string, variables ...string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// holdLimit is how long readers may keep one version. A normal look takes milliseconds.
-	// After this time the readers keep the version, and replica gets a new fold of the log.
+	// holdLimit is how long readers may keep one version. A reader normally needs milliseconds.
+	// After holdLimit the slow readers keep their version, and the other readers get a new fold of
+	// the log.
 	holdLimit = 10 * time.Second
 	// lookDeadline is how long a reader waits for a version.
 	lookDeadline = 30 * time.Second
@@ -153,7 +154,7 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 		}
 		r.mu.Lock()
 	}
-	r.pending, r.gap = nil, false // these events are in the log
+	r.pending, r.gap = nil, false // the new fold reads these events from the log
 	return nil, false
 }
 
@@ -180,7 +181,7 @@ func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.St
 		state := r.version.State // only this goroutine replaces the state
 		if events, fits := r.next(ctx); fits {
 			for _, e := range events {
-				if e.Seq > state.Seq { // otherwise the new fold already has this event
+				if e.Seq > state.Seq { // a new fold may already have this event
 					state.Apply(e)
 				}
 			}

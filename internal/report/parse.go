@@ -57,7 +57,7 @@ type parser struct {
 
 type room struct{ resources, bytes int }
 
-// take uses room for one more resource. It returns false if there is no room.
+// take reserves room for one more resource, or returns false if there is not enough room.
 func (r *room) take(size int) bool {
 	if r.resources == MaxResources || r.bytes+size > maxKept {
 		return false

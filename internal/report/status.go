@@ -95,8 +95,8 @@ func (st status) plain(name string) api.ReportStatus {
 	return out
 }
 
-// plain returns the event in the form that people see. Puppet has replaced Sensitive values by `[redacted]`. If
-// an event is marked as redacted, its values are removed here again, because some types do not do this.
+// plain returns the event in the form that people see. Puppet has replaced Sensitive values by `[redacted]`.
+// Some types write such values all the same. So if an event is marked as redacted, its values are removed here.
 func (e event) plain() api.ResourceEvent {
 	out := api.ResourceEvent{
 		Property: plain(e.Property), Status: plain(e.Status), Message: plain(tutti.CutJournal(e.Message)), Old: valueText(e.Previous), New: valueText(e.Desired),
@@ -132,8 +132,9 @@ func valueText(raw json.RawMessage) string {
 	return plain(text)
 }
 
-// containers returns the classes and defines of a containment path. In such a path, classes
-// have no `Class[]`, a stage is first and the resource itself is last.
+// containers returns the classes and defines of a containment path. In such a path, the first
+// element is a stage, the last element is the resource itself, and a class is written without
+// `Class[…]`.
 func containers(path []string) []string {
 	var out []string
 	for _, name := range path[:min(max(0, len(path)-1), maxNames)] {

@@ -21,7 +21,8 @@ const (
 	maxYAMLOut   = 2 * MaxYAML // bytes of JSON
 )
 
-// A report has these members since Puppet 4. The last of these members are at the end of the file.
+// A report has these members since Puppet 4. Some of them are at the end of the file, so a report
+// that was cut off lacks them.
 var wholeReport = []string{"host", "time", "transaction_uuid", "status", "logs", "metrics", "resource_statuses", "corrective_change"}
 
 // FromYAML converts a report from the form of Puppet's file `lastrunreport` into the form

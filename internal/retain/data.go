@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Exports: the snapshot keeps two sets of each node: the last set, and the last set that no run has published. A set
-// that no run has published withdraws exports. Because of the withdrawal the node must run in full, even if a run
-// with tags has published another set since. The snapshot also keeps the last overlay of each node in each unfinished
-// job.
+// Exports: of each node, the snapshot keeps the last set of exports, and the last set that no run has published. A
+// set that no run has published withdraws exports. After a withdrawal the node must run in full, even if a run with
+// tags has published another set since the withdrawal. The snapshot also keeps the last overlay of each node in each
+// unfinished job.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
 

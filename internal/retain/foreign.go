@@ -8,14 +8,15 @@ import (
 )
 
 // Foreigns are the kept foreign and local runs of one node, in the order of their reports. The latest few runs by start
-// are kept. Of each kind that matters for the node's state, the latest runs by start, by end and by report are kept. So
-// a short run does not displace a long one, and a wrong clock of the node does not displace the run that was reported
-// last.
+// are kept. Some kinds of runs matter for the node's state. Of each of these kinds, three runs are kept as well: the
+// run that began last, the run that ended last, and the run that was reported last. So a short run does not displace a
+// long run. Even if the node's clock is wrong, the run that was reported last stays.
 type Foreigns []*tutti.RunForeign
 
-// kinds are the kinds of these runs that matter for the node's state (ADR 0011). A later good run displaces only runs
-// whose effects it undoes. Local runs are judged differently, so they have their own kinds. A local run that only
-// repeats a run of Tutti does not count.
+// kinds are the kinds of foreign and local runs that matter for the node's state (ADR 0011). There are several kinds,
+// so that a good run does not displace an earlier run whose effects it has not undone. Local runs are judged
+// differently, so they have their own kinds. A local run that only repeats a run of Tutti shows nothing new about its
+// node, so such runs have one more kind.
 var kinds = []func(*tutti.RunForeign) bool{
 	func(b *tutti.RunForeign) bool { return b.Local == nil && b.Disturbs() },
 	func(b *tutti.RunForeign) bool { return b.Local == nil && !b.Noop && !b.Result.Outcome.Good() },

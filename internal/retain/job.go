@@ -72,8 +72,8 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// For each node, the last run that passed its gate is also kept. A run that proved that the node is good counts as
-// well. This run decides whether the node is good.
+// For each node, the last full run that passed its gate is also kept, because it decides whether the node is good.
+// A run that proved that the node is good counts as such a run.
 
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
@@ -107,8 +107,9 @@ func notePassed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// noteCompiled notes the catalog of a proof. The catalog counts until another proof compiles, or until a full run
-// passes its gate or proves that the node is good.
+// noteCompiled notes that a proof, a run that tests whether its node is still good, has compiled its catalog. The
+// catalog counts until another proof compiles, or until a full run passes its gate or proves that the node is
+// good.
 func noteCompiled(l *Ledger, e tutti.Event) {
 	if id := tutti.RunID(e.Body.ID()); l.proofs[id] {
 		l.shown[l.nodes[id]] = id

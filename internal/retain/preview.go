@@ -11,7 +11,7 @@ import (
 type Preview struct {
 	Run   tutti.RunID
 	Code  tutti.Digest
-	Seq   uint64 // number of the event RunWanted of the run
+	Seq   uint64 // sequence of the run's event RunWanted
 	Found bool   // a resource is out of sync, or the run failed
 }
 

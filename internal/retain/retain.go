@@ -47,7 +47,7 @@ type Ledger struct {
 	proofs   map[tutti.RunID]bool
 	preview  map[tutti.NodeName]Previews
 	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing, with their mode and code
-	since    map[tutti.NodeName]uint64   // the last claim; only later changes of values count
+	since    map[tutti.NodeName]uint64   // the last claim; only changes of values after this claim count
 	overlays map[overlay]uint64
 	values   map[string]*value
 	tokens   map[tutti.TokenID]time.Time
@@ -124,11 +124,11 @@ var common = map[tutti.Keep]rule{
 // rules maps some kinds of events to their own rules.
 var rules = map[string]rule{
 	"ca.rotated":    {nil, always}, // shows which certificates have ended, and which nodes have not followed a rotation
-	"epoch.begun":   {nil, always}, // the fence of each run has the epoch in which the run was wanted
+	"epoch.begun":   {nil, always}, // without these events a fold would give later runs the wrong epoch in their fences
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
 	"code.signed":   {noteLast, needsSigned},
-	"keys.trusted":  {nil, always}, // a node that was disconnected accepts the missed statements one by one
+	"keys.trusted":  {nil, always}, // a node that was disconnected needs each statement that it missed, one by one
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},

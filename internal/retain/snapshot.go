@@ -51,8 +51,9 @@ func (w *Writer) Close() ([]byte, int, error) {
 	return stored, w.events, tutti.Wrap(tutti.CodeInternal, err, "encode a snapshot")
 }
 
-// Entries yields the entries of a stored snapshot after a sequence. Entries stops at the first error. Entries returns
-// CodeDamaged if this is not the snapshot that the argument `taken` names, or if its content has changed.
+// Entries yields the entries of a stored snapshot whose sequence is above `after`. Entries stops at the first error.
+// Entries returns CodeDamaged if this is not the snapshot that the argument `taken` names, or if its content has
+// changed.
 func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[tutti.Entry, error] {
 	return func(yield func(tutti.Entry, error) bool) {
 		damaged := func(err error, what string) {

@@ -20,8 +20,8 @@ import (
 // than the secret itself.
 const maxOpened = tutti.MaxSecret + 4096
 
-// ToNode seals a secret to the key of a node. The key has the form of NodeEnrolled. ToNode returns CodeInvalid if
-// this is not an X25519 key.
+// ToNode seals a secret to the key of a node. The key has the same form as in the event NodeEnrolled. ToNode
+// returns CodeInvalid if the key is not an X25519 key.
 func ToNode(text tutti.SecretText, boxKey string) ([]byte, error) {
 	if err := tutti.ValidateBoxKey(boxKey); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func seal(text tutti.SecretText, recipient string) ([]byte, error) {
 	return out.Bytes(), tutti.Wrap(tutti.CodeInternal, err, "seal %q", text.Key)
 }
 
-// PublicKey returns the public half of a node's key, in the form of NodeEnrolled.
+// PublicKey returns the public half of a node's key, in the same form as in the event NodeEnrolled.
 func PublicKey(box *ecdh.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(box.PublicKey().Bytes())
 }
@@ -159,8 +159,8 @@ func CheckKey(boxKey string) error {
 	return tutti.Wrap(tutti.CodeInvalid, err, "the key for secrets")
 }
 
-// Batches seals a secret to nodes, and returns requests that each fit into one message. Only the first request has
-// the other fields of the argument `secret`.
+// Batches seals a secret to nodes, and divides the pieces into requests, so that each request fits into one
+// message. Only the first request has the other fields of the argument `secret`.
 func Batches(secret tutti.Secret, text tutti.SecretText, to []tutti.Recipient) ([]tutti.Secret, error) {
 	batches := []tutti.Secret{secret}
 	for _, n := range to {

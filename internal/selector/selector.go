@@ -33,7 +33,7 @@ type Node struct {
 	Groups    []tutti.GroupName
 	Outcome   tutti.Outcome // empty if the node never ran
 	Reason    tutti.Reason
-	LastRun   time.Time // zero if the node never ran; this is before all other times
+	LastRun   time.Time // zero if the node never ran; the zero time counts as before all other times
 	Connected bool
 	Running   bool
 	Paused    bool

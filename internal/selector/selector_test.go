@@ -157,7 +157,8 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// TestByName checks that a decision is certain exactly if it depends only on the name.
+// TestByName checks that ByName decides if the expression depends only on the name, and otherwise
+// returns NeedsFacts.
 func TestByName(t *testing.T) {
 	for text, want := range map[string]selector.Answer{
 		`true`: selector.Yes, `false`: selector.No,

@@ -64,8 +64,8 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as opens a visit of an operator, and returns the context of this visit. The visit needs one of these verbs. The log
-// knows the operator's certificate. The visit lasts until the test ends.
+// as opens a visit of an operator, and returns the context of this visit. The operator must have one of these verbs.
+// The log knows the operator's certificate. The visit lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
@@ -328,7 +328,8 @@ func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f.wantAccess("who became one", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
 }
 
-// TestTheLastAdminStays checks that no operator can remove the last admin. Root on the server can.
+// TestTheLastAdminStays checks that no operator can remove the last admin. Only root on the server
+// can remove the last admin.
 func TestTheLastAdminStays(t *testing.T) {
 	f := newShop(t)
 	issue := func(name string) (serial string) {

@@ -47,10 +47,10 @@ func mib(count int) []tutti.Export {
 	return out
 }
 
-// TestLargeAnswersArePaidFor checks who pays if a short question asks for all exports of other nodes, and the answer
-// is large. A node that asks for itself pays as if it had sent the answer. After that the node must wait before it
-// may ask again. Other nodes need not wait. A Puppet Server asks on behalf of all nodes for which it compiles, and
-// does not pay.
+// TestLargeAnswersArePaidFor checks whose limit counts a large answer. A short question may ask for all exports of
+// other nodes. If a node asks for itself, the answer counts as if the node had sent it. After that the node must
+// wait before it may ask again. Other nodes need not wait. A Puppet Server asks on behalf of all nodes for which it
+// compiles, so for a Puppet Server answers do not count.
 func TestLargeAnswersArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
@@ -103,9 +103,9 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 	})
 }
 
-// TestLargeAnswersHaveRoom checks the limit for the memory of answers that are not sent yet. This limit is the same
-// as for content that the server reads for nodes, and each node can have one answer at a time. A Puppet Server can
-// have one answer for each node for which it compiles.
+// TestLargeAnswersHaveRoom checks the limit for the memory of answers that are not sent yet. This limit also covers
+// the content that the server reads for nodes. Each node can have one answer at a time. A Puppet Server can have
+// one answer for each node for which it compiles.
 func TestLargeAnswersHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

@@ -21,7 +21,7 @@ func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	switch {
 	case sets.Phase == "" && last == nil:
 		return nil
-	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // the log was restored from an older state
+	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // the log was restored from a state before the end of the rotation
 		return d.Writer.First(ctx, &tutti.CARotated{Phase: tutti.RotationFinished, From: last.From, To: last.To})
 	case sets.Phase == "" && (last.Phase.Rotates() || sets.Present != last.Stays()):
 		return tutti.Errorf(tutti.CodeDamaged, "according to the log, the rotation of the CA is %s and ends with the CA %s, but the server has only keys of the CA %s: log and keys come from different times; "+

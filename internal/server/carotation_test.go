@@ -32,7 +32,7 @@ func withKeys(keys *servertest.Keys) func(*server.Options) {
 	return func(o *server.Options) { o.Keys = keys }
 }
 
-// again restarts the server.
+// The method again restarts the server.
 func (f *turning) again() *turning {
 	f.t.Helper()
 	_ = f.Stop()
@@ -233,7 +233,8 @@ func TestKeysAndLogOfDifferentTimes(t *testing.T) {
 	wantCode(t, err, tutti.CodeDamaged, "come from different times")
 }
 
-// After the end of a CA its certificates are not valid, also after a snapshot.
+// When a CA has ended, its certificates are not valid. This must also be true after a start from a
+// snapshot.
 func TestCertificatesOfACAThatIsGone(t *testing.T) {
 	f := startTurning(t)
 	for _, name := range []string{"ada", "bob"} {

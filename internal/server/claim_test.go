@@ -50,7 +50,7 @@ func TestResultsThatComeAgainOrLate(t *testing.T) {
 		reason string
 		before func(f fixture, run tutti.RunID)
 		code   tutti.Code
-		adds   []string // exports that the result adds
+		adds   []string // kinds of the events that the result adds
 	}{
 		"first":   {"it ends the run and lets the next begin", func(fixture, tutti.RunID) {}, "", []string{"run.finished", "run.wanted", "run.wanted"}},
 		"twice":   {"the same message has no second effect", func(f fixture, run tutti.RunID) { f.db.Finish(run) }, "", nil},

@@ -12,8 +12,8 @@ import (
 
 // rest returns how long the server waits before its next decision on converge steps. The arguments are the number of
 // nodes and the duration of the last decision. If thousands of nodes need a run, a decision after every append would
-// leave the writer no time for other work. The next decision considers everything that has happened in the meantime,
-// and comes with the next tick after the wait at the latest.
+// leave the writer no time for other work. The next decision considers everything that has happened in the meantime.
+// It comes at the latest with the first tick after the wait.
 func rest(nodes int, took time.Duration) time.Duration {
 	const few, most = 500, 2 * time.Second
 	if nodes <= few {
@@ -75,7 +75,7 @@ func (d *decider) unnoted(node tutti.NodeName) string {
 	return beat.Unnoted
 }
 
-// name adds to an order the parts that only the server knows.
+// name adds the run id and the names of the volatile facts to an order.
 func (tx *tx) name(b *tutti.RunWanted) {
 	b.Order.Run, b.Order.VolatileFacts = tx.Core.Opts.NewRunID(), tx.Fleet().VolatileFacts
 }
@@ -90,7 +90,7 @@ func (tx *tx) react(view converge.View) bool {
 		return false
 	}
 	plan, err := tx.ConvergePlan(reaction.Step)
-	if err != nil { // only a target can be refused, and a reaction has no target
+	if err != nil { // ConvergePlan refuses only targets, and a reaction has no target
 		return false
 	}
 	tx.Emit(core.ActorServer, &tutti.JobStarted{

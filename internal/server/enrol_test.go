@@ -99,8 +99,8 @@ func TestATokenIsForNamesThatCanBe(t *testing.T) {
 	}
 }
 
-// TestAGroupHasNoNodesName checks that a pushed fleet file cannot name a group like a node that has joined. The token was
-// made before.
+// TestAGroupHasNoNodesName checks that a fleet file cannot give a group the name of a node that has joined. A node
+// cannot join with the name of a group either, even if its token is older than the group.
 func TestAGroupHasNoNodesName(t *testing.T) {
 	f := newFixture(t)
 	n := len(f.Events())
@@ -233,7 +233,8 @@ func TestAReplacedMachineIsNobody(t *testing.T) {
 	}
 }
 
-// A run id is used only once: the new machine of a name must never start a run that the old machine may have started.
+// A run must not begin twice: if a new machine takes over the name of a node, the new machine must never start a run
+// that the old machine may have started.
 func TestAReplacedMachinesRunIsLost(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	other := replace(t, f)
@@ -285,7 +286,7 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 			wantNeverRan(again)
 			wantPublished(t, again, tc.kept)
 
-			// The first run of the new machine shows that the machine has nothing.
+			// The first run of the new machine shows that the new machine publishes nothing.
 			again.Start("deploy", tutti.ModeApply)
 			other.Fleet = again
 			other.Pass()
@@ -294,8 +295,8 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 	}
 }
 
-// A running job, too, treats the new machine as one that has never run. The verdict on the old machine's runs does
-// not apply to the new machine.
+// A running job also treats the new machine as a machine that has never run. The verdict on the old machine's runs
+// does not apply to the new machine.
 func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	f := newFixture(t)
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})

@@ -148,7 +148,7 @@ func TestExplanationsArePlainText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := strings.ReplaceAll(string(raw), `\\u`, "") // an escaped text inside a text
+		plain := strings.ReplaceAll(string(raw), `\\u`, "") // remove the escapes in a text that is itself inside a text
 		if strings.Contains(plain, `\u001b`) || strings.Contains(plain, `\u0007`) {
 			t.Errorf("%s", raw)
 		}
@@ -237,7 +237,7 @@ func TestExportsAfterASnapshot(t *testing.T) {
 	})
 }
 
-// slowBlobs is a blob store whose Get waits until the test lets it go on.
+// slowBlobs is a blob store. Its method Get waits until the test lets Get go on.
 type slowBlobs struct {
 	tutti.Blobs
 	asked, may chan struct{}
@@ -261,7 +261,7 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 			o.Blobs = slow
 		})
 		db := f.Join("db-01")
-		// With this grant, a push reads no blob.
+		// With this grant instead of the old one, a push reads no blob.
 		f.Push(strings.Replace(onePlan, "{type: Database, defined: true, most: 50000}", "Host", 1))
 		f.Start("deploy", tutti.ModeApply)
 		o := db.MustClaim()
@@ -286,7 +286,7 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 		}()
 		<-slow.asked
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Minute) // a minute of the bubble's time
+		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Minute) // a minute by the clock of the test's bubble
 		defer cancel()
 		if _, err := f.ListNodes(ctx); err != nil {
 			t.Error(err)

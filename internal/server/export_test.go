@@ -47,7 +47,8 @@ func (s *Server) emit(ctx context.Context, body tutti.Body) error {
 // State is the folded log of a server.
 type State struct{ folded *fold.State }
 
-// State returns the state in the memory of the server. No call may come at the same time.
+// State returns the state in the memory of the server. While the test uses this state, it must not
+// call the server.
 func (s *Server) State() State {
 	var out State
 	_ = s.core.Do(context.Background(), func(tx *core.Tx) error {
@@ -71,10 +72,11 @@ const (
 // CostOfGate returns the cost of reading a gate with this many bytes.
 func CostOfGate(size int) int { return share.CostOfGate(size) }
 
-// CostOfServed returns what a node pays if the server reads exports of this size and number.
+// CostOfServed returns how much of a node's share the server uses up when it reads exports of this
+// size and number.
 func CostOfServed(size, count int) int { return share.CostOfServed(size, count) }
 
-// SpendAllBut uses up the share of a node until only this much is left.
+// SpendAllBut uses up the share of a node until only the amount `left` is left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
 	now := time.Now()
 	_ = s.core.Shares.Owe(key, s.core.Shares.Left(key, now)-left, now)
@@ -138,7 +140,7 @@ func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
 }
 
 // Diff compares the whole state of two folds, because all answers and decisions of the server depend on
-// this state. The second fold may lack tokens of the first fold that are no longer usable at this time.
+// this state. The fold `other` may lack unused tokens that have expired.
 func (s State) Diff(other State, now time.Time) string {
 	for id, t := range s.folded.Registry.Tokens {
 		used := false
@@ -166,8 +168,8 @@ func (s *Server) Look(ctx context.Context, f func(State)) error {
 	})
 }
 
-// Reader returns a reader of a fold that does not change any more. The looks of this reader are not locked
-// against each other.
+// Reader returns a reader of a fold that does not change any more. Several calls of this reader may use
+// the fold at the same time.
 func (s State) Reader(of *Server) *explain.Reader {
 	look := func(_ context.Context, f func(explain.View) error) error {
 		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.core.Presence, Space: of.core.Opts.Space, May: func(tutti.Verb, string) error { return nil }})

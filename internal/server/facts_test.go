@@ -14,7 +14,7 @@ import (
 
 func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
 
-// compiles: db-01 claims a run and reports a catalog that was compiled with these facts.
+// compiles lets db-01 claim a run and report a catalog that was compiled with these facts.
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
@@ -24,7 +24,8 @@ func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	return run, h.db.Gate(gate).Verdict
 }
 
-// pass: db-01 compiles with these facts, passes the gate of a converge job, changes something and ends.
+// pass lets db-01 compile with these facts, pass the gate of a converge job, change something and end
+// the run.
 func (h *factsHouse) pass(facts string) tutti.RunID {
 	h.t.Helper()
 	run, verdict := h.compiles(facts)
@@ -129,7 +130,7 @@ func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 		if j := h.f.Job("converge-1"); j.Verdict != tutti.VerdictConverged {
 			t.Errorf("%+v", j)
 		}
-		// A node may report other facts without a run only once in ten seconds.
+		// Between two runs, a node may report changed facts only once in ten seconds.
 		if err := h.tell(proof, "third"); tutti.CodeOf(err) != tutti.CodeUnavailable {
 			t.Errorf("at once: %v", err)
 		}
@@ -156,8 +157,9 @@ func (h *factsHouse) wants(state api.NodeState, why string) {
 	}
 }
 
-// TestAFactThatIsVolatileNoMore checks a fleet file that removes a name from the list of volatile facts. Nobody has compared
-// this fact, so the node is suspect until a compile has used the present list. A name that is added changes nothing.
+// TestAFactThatIsVolatileNoMore checks a fleet file that removes a name from the list of volatile facts. While the fact
+// was volatile, nobody compared it. So the node is suspect until a compile has used the present list. If a name is
+// added to the list, nothing changes.
 func TestAFactThatIsVolatileNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFactsHouse(t)
@@ -202,7 +204,8 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 		}
 		h.f.PushSite("notify { 'two': }\n")
 		h.converge()
-		// Perhaps the run never begins to apply.
+		// The server keeps no facts while a run is wanted. The node must report them later, because
+		// the run may never begin to apply.
 		if err := h.tell(first, "while a run is wanted"); tutti.CodeOf(err) != tutti.CodeUnavailable {
 			t.Errorf("while a run is wanted: %v", err)
 		}
@@ -264,7 +267,7 @@ func TestANodeCannotFloodTheLogWithFacts(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := h.events()
 		for i := range 100 {
-			_ = h.tell(runs[i%2], fmt.Sprint("facts ", i)) // either refused or ignored
+			_ = h.tell(runs[i%2], fmt.Sprint("facts ", i)) // the server refuses or ignores most of these reports
 		}
 		if n := h.events() - before; n > 2 {
 			t.Errorf("%d events", n)

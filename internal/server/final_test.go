@@ -10,7 +10,8 @@ import (
 )
 
 // If a run fails because of its code, it would fail again with the same code. So the server does not try
-// such a run again (finding W1). A failure that the machine caused may be over a little later.
+// such a run again (finding W1). If the machine caused the failure, a later run may succeed, so the
+// server tries again.
 func TestACompileErrorIsFinalAtOnce(t *testing.T) {
 	cases := map[string]struct {
 		reason  tutti.Reason

@@ -78,7 +78,8 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			return err
 		},
 	}
-	// Before a rotation, and after an abandoned rotation, the thief cannot make changes that outlast the certificate.
+	// Before a rotation, and after an abandoned rotation, a thief cannot make changes that remain when the
+	// certificate of the thief has ended.
 	tries := func(when string) {
 		t.Helper()
 		thief := visit("bob", "made-with-the-stolen-CA")
@@ -139,7 +140,7 @@ func TestTheFirstCertificateFollows(t *testing.T) {
 }
 
 // TestTheEndOfARotationLeavesSomebody checks a step after which no operator or no admin could connect. The request must
-// name everybody who has not followed, and needs the option --last, as a revocation does.
+// name everybody who has not followed. Like a revocation, the request needs the option --last.
 func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
 	// The operator cy has followed.
 	cy := &tutti.OperatorIssued{Operator: "cy", Serial: "of cy", Expires: time.Now().AddDate(1, 0, 0), CA: servertest.NewKeys.CA}
@@ -179,7 +180,8 @@ func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
 }
 
 // TestAnEndedCertificateIsUnknown checks a certificate that has ended. Whoever stole the CA can make a certificate with
-// the same number and a later end. So the server treats an ended certificate like one that the log does not know.
+// the same number and a later end. So the server treats an ended certificate like a certificate that the log does not
+// know.
 func TestAnEndedCertificateIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startTurning(t)

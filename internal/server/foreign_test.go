@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// foreign returns a foreign run and its report. Each number gives another run. All these runs start after the runs of
-// servertest.Result. The larger the number, the later the start.
+// foreign returns a foreign run and its report. Each number `i` gives another run. All these runs start after the
+// runs of servertest.Result. A run with a larger number starts later.
 func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutti.Foreign, []byte) {
 	report := fmt.Appendf(nil, `{"status": %q, "puppet_version": "8.10.0", "logs": [{"level": "err", "message": "foreign %d"}]}`, outcome, i)
 	result := servertest.Result(tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)), outcome)
@@ -54,7 +54,7 @@ func mustTell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) 
 }
 
 // TestAForeignRunIsTheLastOne checks that the details of the node and of the run show the foreign
-// run, before and after a restart. A later run of Tutti takes its place.
+// run, before and after a restart. After a later run of Tutti, the details show that run instead.
 func TestAForeignRunIsTheLastOne(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -205,7 +205,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 		if n, err := f.ShowNode(servertest.Operator(), "db-01"); err != nil || n.Active != order.Run || n.LastRun != run.Result.Run {
 			t.Errorf("%+v, %v: want our run to go on", n, err)
 		}
-		for i := range 10 { // a run that is older than all stored runs changes nothing
+		for i := range 10 { // after these runs, all stored foreign runs are later than the run `old`
 			time.Sleep(10 * time.Second)
 			run, report := foreign(10+i, tutti.Unchanged)
 			mustTell(t, f.db, run, report)

@@ -17,8 +17,9 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 )
 
-// FuzzFold checks that folding any events ends in an error or in a state, and that a second
-// fold gives the same state. From this state the engine must come to an end.
+// FuzzFold checks that folding any events ends in an error or in a state, and that a second fold
+// gives the same state. From this state the engine must reach a point where it decides nothing
+// more.
 func FuzzFold(f *testing.F) {
 	files, err := filepath.Glob("../../testdata/events/*.json")
 	if err != nil || len(files) == 0 {

@@ -15,11 +15,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ticket returns a ticket for tests, as long as a real one.
+// ticket returns a ticket for tests. It is as long as a real ticket.
 func ticket(name string) string { return name + strings.Repeat(".", 40) }
 
-// copied makes a copy of a node's machine, and both copies send messages. After the call, n stands for the second
-// copy.
+// copied makes a copy of a node's machine, and both copies send messages. After the call, `n` is the second copy,
+// and `first` is the first one.
 func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	t.Helper()
 	if err := n.Hello(ticket("t1"), "boot-0"); err != nil {
@@ -33,10 +33,10 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
 		t.Fatalf("the first machine, whose ticket was exchanged by its copy: %v", err)
 	}
-	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // after this hello the node may also have been set back
+	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // until now the node may also be one machine that was set back
 		t.Fatal(err)
 	}
-	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // after this hello somebody may also be switching between snapshots
+	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // until now somebody may also be switching one machine between snapshots
 		t.Fatal(err)
 	}
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
@@ -284,7 +284,8 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.db.Ticket = ""
-	// The agent may have said hello before.
+	// The server has heard a hello recently, so the claim without a ticket may be older than that
+	// hello.
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello")
 	f.restart()
 	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeRefused, "tutti node keep db-01")
@@ -329,7 +330,7 @@ func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	if got := len(f.Since(n)); got > 30 || got+refused != 100 {
 		t.Errorf("%d events, %d hellos refused", got, refused)
 	}
-	f.claim() // with its present ticket
+	f.claim() // the node still has its present ticket
 }
 
 // Somebody has the key of a node but none of its tickets. They say hello again and again, so that the server forgets

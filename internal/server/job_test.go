@@ -207,7 +207,7 @@ func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(
 func TestAWatcherMissesNothing(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	f.Start("deploy", tutti.ModeNoop) // another job, whose events the watcher does not want
-	steps := map[string]func(){       // what happens when the watcher has first seen an event of this kind
+	steps := map[string]func(){       // what the nodes do when the watcher has seen the first event of this kind
 		"run.claimed": func() { f.db.Gate(wire.Gate{Run: order.Run}) },
 		"run.gated":   func() { f.db.Finish(order.Run) },
 		"run.finished": func() {

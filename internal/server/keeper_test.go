@@ -28,7 +28,8 @@ import (
 
 const snapshotEvery = 20
 
-// trimming is a server that drops old events early. A trimming server also has all events that its log ever had.
+// trimming is a server that drops old events early. For comparison, trimming also has all events that the
+// server's log ever had.
 type trimming struct {
 	*servertest.Fleet
 	log  *allLog
@@ -100,7 +101,7 @@ func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	return p
 }
 
-// again starts another server with the log and the blobs of this one.
+// The method again starts another server with the log and the blobs of this server.
 func (p *trimming) again(t *testing.T) *trimming {
 	t.Helper()
 	_ = p.Stop()
@@ -169,7 +170,7 @@ func (p *trimming) wantWhole(t *testing.T) {
 	if diff := server.Fold(p.log.everything()).Diff(now, time.Now()); diff != "" {
 		t.Errorf("-all that ever was +the server\n%s", diff)
 	}
-	p.State() // so the writer's next work happens after the comparison
+	p.State() // without this call, the writer could do its next work during the comparison
 }
 
 // first returns the number of the first event that the log still has.
@@ -280,7 +281,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				}
 				p = p.again(t)
 				synctest.Wait()
-				p.first(t) // wait until the log has dropped the events of the snapshot
+				p.first(t) // the method first also waits until the log has dropped the events of the snapshot
 				p.wantWhole(t)
 				time.Sleep(time.Minute) // after this time the interrupted work is given up
 				p.jobs(t, 4)
@@ -393,7 +394,7 @@ func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
 		})
 		p.jobs(t, 5)
 		<-held
-		p.jobs(t, 3) // after these jobs no snapshot is waiting
+		p.jobs(t, 3) // jobs go on while a snapshot is held, and no other snapshot becomes due
 		close(hold)
 		synctest.Wait()
 		p.first(t)

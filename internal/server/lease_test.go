@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// stands reports the state of a node's lease, and returns the order of the server.
+// stands lets a node report the state of its lease, and returns the order of the server.
 func stands(t *testing.T, n *servertest.Node, r tutti.LeaseReport) tutti.LeaseOrder {
 	t.Helper()
 	var out tutti.LeaseOrder
@@ -41,7 +41,7 @@ func (f fixture) exclusive(t *testing.T) tutti.JobID {
 	return job
 }
 
-// leaseRings counts the doorbells after the first n, by node.
+// leaseRings skips the first n doorbells, and counts the others that are about a lease, by node.
 func (f fixture) leaseRings(n int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, r := range f.Bus.Rung()[n:] {

@@ -31,7 +31,7 @@ func TestANodeLeaves(t *testing.T) {
 		if err := f.db.Call(wire.OpLeave, wire.Leave{}, nil); err != nil {
 			t.Fatal(err)
 		}
-		// web-02 has an order that it has not begun. The server gives up this run.
+		// web-02 leaves with an order that it has not begun. The server gives up this run.
 		if err := f.web2.Call(wire.OpLeave, wire.Leave{}, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	result.Log = tutti.DigestOf([]byte("report"))
 	wantCode(t, f.db.Call(wire.OpResult, result, nil), "", "")
 	wantCode(t, put("more"), tutti.CodeRefused, "already has its result")
-	wantCode(t, put("report"), "", "") // the node has not received the answer to its result
+	wantCode(t, put("report"), "", "") // the node may not have received the answer to its result, so it may send the content again
 	// A node that guesses the content of others must not learn whether the server has this content.
 	wantCode(t, put("0"+big), tutti.CodeRefused, "already has its result")
 	guess := func(content string) error {

@@ -13,14 +13,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestAnOpenQuestionObeysTheNewAccess takes a node away from an operator while the operator's question is open. The node
-// must not get the question, and must not act on it.
+// TestAnOpenQuestionObeysTheNewAccess changes the fleet file while an operator's question to a node is open, so that
+// the operator loses the access to this node. The node must not get the question, and must not act on it.
 func TestAnOpenQuestionObeysTheNewAccess(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		action tutti.RemoteAction
 		on     string
-		when   tutti.RemoteAction // the fleet file changes before the node answers this
+		when   tutti.RemoteAction // the fleet file changes before the node answers or does this action
 	}{
 		{"while the node answers for its facts", tutti.RemoteDisable, `"web" in groups && facts.role == "we"`, tutti.RemoteFacts},
 		{"the same, and the question only reads", tutti.RemoteSummary, `"web" in groups && facts.role == "we"`, tutti.RemoteFacts},

@@ -170,8 +170,8 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 	}
 }
 
-// TestACompileDoesNotUndoWhatANoopRunFound checks two pushes, of which the second restores the first code. The compile
-// then gives the catalog of the last full run, but the node is not good.
+// TestACompileDoesNotUndoWhatANoopRunFound checks two pushes. The second push restores the first code. A compile with
+// this code gives the catalog of the last full run, but the node is still not good.
 func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -186,7 +186,7 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 }
 
 // TestASnapshotKeepsWhatANoopRunFound checks that a snapshot keeps what a noop run found, and the resources that the
-// last full run left out of sync. The snapshot keeps this data also when the jobs are retired.
+// last full run left out of sync. The snapshot must keep this data even if the jobs are retired.
 func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

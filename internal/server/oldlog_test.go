@@ -159,8 +159,8 @@ func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	return out
 }
 
-// TestOldLogsFold reads the logs of all releases. Everything in a golden file must still be
-// true. The state may have more fields.
+// TestOldLogsFold reads the logs of all releases. The state must still have everything that is in a
+// golden file, and may have more fields.
 func TestOldLogsFold(t *testing.T) {
 	if *update {
 		writeLog(t, filepath.Join(oldLogs, thisRelease))
@@ -239,7 +239,8 @@ func (l keptLog) wantGolden(t *testing.T, dir, how string, change func(*server.O
 	}
 }
 
-// within returns the value `got` without the fields that the value `want` does not have.
+// within removes from the value `got` all fields that the value `want` does not have, and returns
+// the result.
 func within(want, got any) any {
 	switch w := want.(type) {
 	case map[string]any:
@@ -425,7 +426,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	p.act(t, p.db, "db/ready", false)
 	second.MustClaim()
 	must(p.CancelJob(ctx, api.CancelJob{Job: lost, Reason: "enough"}))
-	time.Sleep(time.Minute) // the nodes are silent for this time
+	time.Sleep(time.Minute) // the nodes send nothing for a minute, so the server gives them up
 	gone := p.Join("gone")
 	for _, in := range []api.Pause{{Target: "web", Reason: "lunch", For: time.Hour}, {Reason: "all"}, {Target: "gone", Reason: "disk"}} {
 		_, err = p.Pause(ctx, in)
@@ -440,7 +441,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	must(err)
 	must(p.ReplaceNode(ctx, "db-02"))
 	p.codeKeys(t)
-	for i := range 60 { // long enough that a snapshot is due
+	for i := range 60 { // enough events to make a snapshot due
 		set(t, p.Fleet, "shared/counter", fmt.Sprint(i))
 	}
 	synctest.Wait()
@@ -480,7 +481,8 @@ func (p *trimming) exclusive(t *testing.T, nodes ...*servertest.Node) {
 	}
 }
 
-// convergeOnce makes db-01 apply, and later prove with other code that it is good. The node db-02 waits for a value.
+// convergeOnce makes db-01 apply. Later, with other code, db-01 proves that it is good. The node db-02 waits for a
+// value.
 func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	t.Helper()
 	begin := func(target string) {
@@ -538,7 +540,7 @@ func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped boo
 	t.Helper()
 	run := n.MustClaim().Run
 	gate := wire.Gate{Run: run}
-	if n.Name != "web-01" { // web-01 has no grant, and does not name the value at its gate
+	if n.Name != "web-01" { // web-01 has no grant for the value, so it does not name the value at its gate
 		gate.Values = []string{key}
 		gate.Exports = []tutti.Export{database(string(n.Name))}
 	} else {

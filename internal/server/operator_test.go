@@ -117,7 +117,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	})
 }
 
-// The attempts of each stranger are recorded once a minute, and otherwise counted.
+// Of each stranger's attempts, the server records one a minute, and counts the others.
 func TestStrangersAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

@@ -56,8 +56,9 @@ func startConverge(t *testing.T, f *servertest.Fleet, target string) tutti.JobID
 	return job
 }
 
-// TestTheOrderOfTheFleetFile checks that only the explicit order holds nodes at their gates. Nodes
-// that are in both groups of an edge go together, between the two groups.
+// TestTheOrderOfTheFleetFile checks that only the explicit order holds nodes at their gates. An
+// edge of the order has two groups. Nodes that are in both groups go together, after the first
+// group and before the second.
 func TestTheOrderOfTheFleetFile(t *testing.T) {
 	f := orderedFleet(t)
 	job := startConverge(t, f, "")
@@ -120,7 +121,7 @@ func TestWhoHasNotJoinedIsNamed(t *testing.T) {
 }
 
 // TestAConvergeStepBetweenRuns checks that the converge step begins when the step before it has
-// ended. The step after the converge step begins when the converge step's nodes are good.
+// ended. When the nodes of the converge step are good, the next step begins.
 func TestAConvergeStepBetweenRuns(t *testing.T) {
 	f := orderedFleet(t)
 	job := f.Start("between", tutti.ModeApply)

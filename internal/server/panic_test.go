@@ -77,7 +77,7 @@ func TestAPanicKeepsNoRoom(t *testing.T) {
 			if name == "a file of code" {
 				largeFile(t, f)
 			}
-			plan := "own" // with the code that was pushed
+			plan := "own" // the plan `own` uses the code that was pushed
 			if name == "exports of a Puppet Server" {
 				plan = "deploy"
 			}
@@ -85,7 +85,7 @@ func TestAPanicKeepsNoRoom(t *testing.T) {
 			order := fleet.db.MustClaim()
 			room := f.RoomToRead()
 			op, in := panics(t, fleet, blobs, &order)
-			for range 3 { // in an earlier version the second call waited for the first call without end
+			for range 3 { // if the first call kept its room, the second call would wait without end
 				ctx, turn := tutti.WithTurn(t.Context(), func() {})
 				func() { // the bus ends a call in the same way
 					defer turn.End()

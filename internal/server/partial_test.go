@@ -114,7 +114,8 @@ func TestANoopRunThatChangedANode(t *testing.T) {
 	}
 }
 
-// TestManyRunsWithTags checks how many runs with tags the server keeps per node. A node with that many is not good.
+// TestManyRunsWithTags checks how many runs with tags the server keeps per node. A node with so many runs since its
+// last full run is not good.
 func TestManyRunsWithTags(t *testing.T) {
 	f := newFenced(t)
 	f.pass()
@@ -131,8 +132,8 @@ func TestManyRunsWithTags(t *testing.T) {
 }
 
 // TestAForeignRunBesideOurs checks a foreign run that began before a run of Tutti and ended after it. After such a
-// foreign run the node is not good. The exception is a foreign run that had Puppet's lock while the run of Tutti
-// waited.
+// foreign run the node is not good. But if the foreign run had Puppet's lock while the run of Tutti waited, the
+// node is good.
 func TestAForeignRunBesideOurs(t *testing.T) {
 	for _, tc := range []struct {
 		reason     string
@@ -213,7 +214,7 @@ func TestAReadThatIsNotGrantedAnyMore(t *testing.T) {
 	f.Push(granted)
 	f.converge()
 	order := f.claim()
-	// No value is set, so nothing is withdrawn together with the grant.
+	// No value exists, so the only change is the removal of the grant.
 	query := tutti.Query{Kind: tutti.QueryValue, Key: "truth/x"}
 	answer := f.db.Ask(order.Run, query)
 	gate := full(order.Run)

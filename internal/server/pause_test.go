@@ -38,7 +38,8 @@ func pauseFor(t *testing.T, f *servertest.Fleet, target string, d time.Duration)
 	}
 }
 
-// pass lets a node claim a run, read a value if there is a key, pass the gate and end.
+// pass lets a node claim a run, read the value of `key` if the key is not empty, pass the gate and
+// end the run.
 func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	t.Helper()
 	o := n.MustClaim()
@@ -54,7 +55,7 @@ func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	return o
 }
 
-// idle lets this time pass while these nodes stay connected.
+// idle waits for the time `d`. The nodes `names` stay connected.
 func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.NodeName) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -110,8 +111,8 @@ func TestPausedNodesAreLeftAlone(t *testing.T) {
 	})
 }
 
-// TestAPauseStopsWhatIsHeld checks a pause during runs. A run before its gate stops there,
-// and a run after its gate goes on to its end.
+// TestAPauseStopsWhatIsHeld checks a pause during runs. A run that has not passed its gate stops at
+// the gate, and a run that has passed its gate goes on to its end.
 func TestAPauseStopsWhatIsHeld(t *testing.T) {
 	f := orderedFleet(t)
 	job := startConverge(t, f, "app") // both-01 and both-02 are first in the order
@@ -152,7 +153,7 @@ func TestAPauseEndsByItself(t *testing.T) {
 		for _, n := range all {
 			f.Node(n).MustClaim()
 		}
-		for _, n := range all { // both nodes compile, then both go
+		for _, n := range all { // first both nodes compile, then both pass their gates
 			o := f.Node(n).MustClaim()
 			f.Node(n).Gate(wire.Gate{Run: o.Run, Reads: []tutti.Read{f.Node(n).Read(o.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/x"})}})
 		}
@@ -219,7 +220,7 @@ func TestAPauseGoesWithItsNode(t *testing.T) {
 		t.Errorf("who converges: -want +got\n%s", diff)
 	}
 	after := f.State()
-	_ = f.Stop() // the compared state must not change with the ticks
+	_ = f.Stop() // stop the server, so that its ticks do not change the state during the comparison
 	before := server.Fold(f.Everything())
 	if diff := before.Diff(after, time.Now()); diff != "" {
 		t.Errorf("folded again it is another state: -want +got\n%s", diff)

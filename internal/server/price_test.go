@@ -17,7 +17,7 @@ func TestEveryCostlyMessageIsPaidFor(t *testing.T) {
 	for _, tc := range []struct {
 		op      string
 		payload any
-		most    int // messages without a pause
+		most    int // how many messages a node may send without a pause
 	}{
 		{wire.OpBox, wire.NewBox{BoxKey: strings.Repeat("x", 100_000)}, 30},
 		{wire.OpLive, strings.Repeat("x", 100_000), 30},

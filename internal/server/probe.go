@@ -29,7 +29,7 @@ type probing struct {
 	last   atomic.Pointer[string] // why the last answer was not good; it is nil before the first answer
 }
 
-// maxAnswer is how many bytes of an answer a message quotes at most.
+// maxAnswer is the largest number of bytes of an answer that a message quotes.
 const maxAnswer = 1000
 
 const (
@@ -37,7 +37,7 @@ const (
 	probeDeadline = 5 * time.Second
 )
 
-// checkValueWaits ends the waits whose value is set now.
+// checkValueWaits ends the waits for values that are now set as expected.
 func (d *decider) checkValueWaits(tx *tx) {
 	var done []*tutti.StepFinished
 	tx.Engine.Waits(func(j *engine.Job, st *engine.Step) {
@@ -141,7 +141,7 @@ func once(ctx context.Context, question probe) error {
 	defer cancel()
 	err := question(ctx)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
-		err = failed.Err // the step already names the address
+		err = failed.Err // the error without the address, because the step names the address
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("none within %s", probeDeadline)

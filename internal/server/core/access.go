@@ -153,11 +153,12 @@ func (a access) Apply(events []tutti.Event) {
 	}
 }
 
-// Admit lets an operator in if their certificate is of the server's CA, has this serial, and the operator
-// has one of the verbs. Without verbs, every operator may come in. The context that Admit returns names the
-// operator. The context ends when the caller calls the function `leave`, or when the operator is revoked or
-// loses the verb. Admit returns CodeUnauthenticated if the operator was revoked. Admit returns CodeRefused
-// if the operator has none of the verbs.
+// Admit lets in the operator whose certificate has this serial, if the operator has one of the verbs. If
+// the list of verbs is empty, every operator may come in. The caller must have checked that the certificate
+// is of the server's CA. The context that Admit returns names the operator. The context ends when the
+// caller calls the function `leave`, or when the operator is revoked or loses the verb. Admit returns
+// CodeUnauthenticated if the operator was revoked. Admit returns CodeRefused if the operator has none of
+// the verbs.
 func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
 	if err := s.Writer.Begun(ctx); err != nil { // until the writer has begun, the server does not know the revocations
 		return nil, nil, err

@@ -21,14 +21,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Bus sends messages to nodes. A message may get lost, so each message is only a doorbell.
+// Bus sends messages to nodes. A message may get lost, so each message is only a doorbell: the
+// server does not rely on its arrival.
 type Bus interface {
 	Ring(key tutti.NodeKey, op string, payload []byte) error
 }
 
 // Identity makes and checks the proofs of identity of nodes and operators.
 type Identity interface {
-	// NewToken makes a join token. The log keeps only the hash of its secret.
+	// NewToken makes a join token. The log keeps only the hash of the token's secret.
 	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
 	// VerifyEnrol checks the signature of the request and returns the hash of the token's
 	// secret.

@@ -40,8 +40,7 @@ func refusalOf(ctx context.Context) tutti.Code {
 	return tutti.CodeRefused
 }
 
-// Decode reads a message of a node. If a message does not fit, the error names the
-// operation.
+// Decode reads a message of a node. If the message cannot be read, the error names the operation.
 func Decode[T any](op string, payload []byte) (T, error) {
 	var in T
 	err := json.Unmarshal(payload, &in)

@@ -20,7 +20,7 @@ type Basis struct {
 	Groups []tutti.GroupName
 }
 
-// Equal reports whether both decisions have the same, known basis.
+// Equal reports whether b and o are known and the same.
 func (b Basis) Equal(o Basis) bool {
 	return b.fleet != "" && b.fleet == o.fleet && b.old == o.old && slices.Equal(b.Groups, o.Groups)
 }

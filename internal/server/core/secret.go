@@ -36,7 +36,7 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 		return tutti.Errorf(tutti.CodeInvalid, "secret %q is not sealed to the recovery key", in.Key)
 	}
 	boxes := map[tutti.NodeName]tutti.Digest{}
-	compiles := false // a node that compiles for others gets a piece
+	compiles := false // whether a node that compiles for others gets a piece
 	for _, n := range to.Nodes {
 		boxes[n.Node] = tutti.BoxDigest(n.BoxKey)
 		compiles = compiles || policy.MayCompile(tx.Fleet(), tx.Registry.GroupsOf(n.Node), n.Node) == nil
@@ -47,7 +47,7 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	var pieces []tutti.Piece
 	for _, p := range in.Pieces {
 		if in.Adds && current.Boxes[p.Node] == p.Box {
-			continue // another caller has added the piece already, and the piece of a node does not change
+			continue // another caller has already added a piece for this node's key, and that piece stays
 		}
 		pieces = append(pieces, p)
 		switch box, named := boxes[p.Node]; {

@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The answer to a short question can have 64 MiB. So the node that asks pays for the bytes of the answer as if it had
-// sent them. There is also one common limit for all answers in memory and all content that the server reads for nodes.
-// See answerBeside.
+// The answer to a short question can have 64 MiB. So the bytes of the answer use up the share of the node that asks,
+// as if the node had sent them. There is also one common limit for all answers in memory and all content that the
+// server reads for nodes. See answerBeside.
 
 // The following constants are the bytes of JSON around the content of an export and of a hiera value.
 const (
@@ -47,8 +47,8 @@ func sizeOfAnswer(out any) (size, memory int64) {
 	return 0, 0
 }
 
-// checkAnswer refuses an answer that is too large for the bus. The server checks the answer before it encodes it, because
-// so large an answer needs more memory than the server reserves for any node.
+// checkAnswer refuses an answer that is too large for the bus. The server checks the answer before it encodes the
+// answer, because such a large answer would need more memory than the server reserves for a node.
 func checkAnswer(out any) error {
 	answer, is := out.(*wire.Answer)
 	if !is {
@@ -97,7 +97,7 @@ func encodeAnswered(a *wire.Answer) ([]byte, error) {
 		if err := one.Encode(&a.Exports[i]); err != nil {
 			return nil, err
 		}
-		b.Truncate(b.Len() - 1) // remove the end of the line
+		b.Truncate(b.Len() - 1) // remove the newline that Encode has added
 	}
 	b.WriteString("]}")
 	return b.Bytes(), nil

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The error for an answer that is too large also names the exporters of that answer.
+// If an answer is too large, the error also names the nodes whose exports are in the answer.
 func TestAnAnswerThatIsTooLargeNamesWhoFillsIt(t *testing.T) {
 	var exports []tutti.Export
 	for i := range 5 {

@@ -11,13 +11,13 @@ import (
 )
 
 // The server answers questions of compiles from the readers' version of the fold, so these questions do not wait in
-// the writer's queue. The gate compares what the compile read with the present state, so an answer may be as old as
-// the call. Package share limits how much one node may ask in a period of time, and how many costly questions the
-// server answers at once.
+// the writer's queue. An answer may be as old as the call, because the gate later compares what the compile read
+// with the present state. Package share limits how much one node may ask in a period of time, and how many costly
+// questions the server answers at once.
 
 // inVersion calls the function `work` with a version of the fold that includes everything that the
-// server acknowledged before the call. If this function wants to record something, inVersion calls
-// it again in the writer, which can record it.
+// server acknowledged before the call. Only the writer can record something. So if `work` wants to
+// record something, inVersion calls `work` again in the writer.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.Look(ctx, func(v explain.View) error {
@@ -52,7 +52,7 @@ func (s *runs) beforeLarge(ctx context.Context, op string, payload []byte, may f
 }
 
 // inquiry is a question of a node. The function `check` reports whether the node may ask, and what the question
-// costs. The function `answer` writes its result to the field `out`, which is empty before.
+// costs. The function `answer` writes its result to the field `out`. Before the call, `out` is empty.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error
@@ -60,9 +60,9 @@ type inquiry struct {
 	on     tutti.NodeName // the node for which a Puppet Server asks; it is empty if a node asks for itself
 }
 
-// answerBeside answers a question without the writer, if the share of the node allows the question. A node that asks
-// for itself also pays for the bytes of its answer, even if its share goes below zero. If an answer is large,
-// answerBeside discards it, waits for room, and makes it again.
+// answerBeside answers a question without the writer, if the share of the node allows the question. If a node asks
+// for itself, the bytes of the answer also use up its share, even if the share goes below zero. If an answer is
+// large, answerBeside discards the answer, waits for room in memory, and makes the answer again.
 func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) error {
 	if err := s.answerOnce(ctx, key, q, s.Shares.Pay); err != nil {
 		return err
@@ -82,8 +82,7 @@ func (s *runs) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) e
 	forget(q.out)
 	turn := key
 	if q.on != "" {
-		// the node for which the Puppet Server compiles gets its own turn: a Puppet Server compiles for many
-		// nodes at once
+		// a Puppet Server compiles for many nodes at once, so each of these nodes has its own turn
 		turn += tutti.NodeKey(" for " + q.on)
 	}
 	leave, err := s.Readings.Read(ctx, turn, memory, func() error {

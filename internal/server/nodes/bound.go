@@ -10,12 +10,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// A few bytes of JSON can need much memory (`{}` is an export of 130 bytes), and a short
-// question can cause much work. So the server limits the cost of a message before it does
-// the work. The server limits the size, counts while it decodes, and computes the cost of the answer.
+// A few bytes of JSON can need much memory (`{}` is an export of 130 bytes), and a short question can
+// cause much work. So the server limits the cost of a message before it does the work. The server
+// limits the size of a message, counts the elements while it decodes them, and computes the cost of
+// the answer.
 const (
 	maxSmall   = 64 << 10 // bytes of a message with a few fields
-	maxLight   = 100      // exports and keys of one run that the writer checks itself
+	maxLight   = 100      // the largest number of exports and keys of a run that the writer checks itself
 	maxHead    = 1 << 20  // bytes of a message, without the content that follows
 	maxFilters = 1 << 20  // bytes of all filters in the reads of one gate
 	// maxGateCost is the largest number of comparisons (see data.State.Cost) that the writer makes for all reads
@@ -34,12 +35,12 @@ const (
 	maxValues = 5_000
 	maxWaits  = 1_000
 	maxLive   = 1_000 // an agent sends 200 at most
-	// MaxStored is how many bytes of new content a node may send for one run. MaxEnded is larger by the content that
-	// comes with the result of the run. So a node that has used up MaxStored can still report how the run ended.
+	// MaxStored is how many bytes of new content a node may send for one run. MaxEnded also includes the content
+	// that comes with the result of the run. So a node that has used up MaxStored can still report how the run
+	// ended.
 	MaxStored = 4 * core.MaxBlob
 	MaxEnded  = MaxStored + 2*core.MaxBlob
-	// MaxTried is how many bytes of large gates the server reads for one run if it refuses
-	// them.
+	// MaxTried limits the bytes of large gates of one run that the server reads and then refuses.
 	MaxTried = 2 * core.MaxBlob
 	// maxChanges and maxWritten limit the values that one run sets and removes.
 	maxChanges = 2 * maxValues
@@ -152,13 +153,14 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// maxParts is the largest number of parts of lists and objects in a message, if the operation has
-// no fixed number of parts. The result of an honest node has a few hundred parts.
+// maxParts is the largest number of elements of lists and members of objects (parts) in a message,
+// if the operation has no fixed number of parts. The result of an honest node has a few hundred
+// parts.
 const maxParts = 20_000
 
 // checkParts refuses a message that has more parts than an honest node sends. The check comes before the
-// message is decoded, because a list of empty objects has thousands of parts in a few kilobytes. In some
-// operations content follows after the first line.
+// message is decoded, because a list of empty objects has thousands of parts in a few kilobytes. In the
+// messages of some operations only the first line is JSON, and other content follows.
 func checkParts(op string, payload []byte) error {
 	switch op {
 	case wire.OpForeign, wire.OpResult:

@@ -23,7 +23,7 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		return nil, err
 	}
 	if err := s.Writer.Behind(ctx, in.Seen); err != nil {
-		// after any other error the server does not know yet whether the log went back
+		// after any other error the server does not know yet whether its log has lost events
 		if tutti.CodeOf(err) == tutti.CodeDamaged {
 			s.wentBack(s.Presence.Named(key), err)
 		}
@@ -76,9 +76,9 @@ func (tx *tx) alone(n *fold.Node) *tutti.Alone {
 	return &out
 }
 
-// refuseOrder ends a run if the node's agent would misread the order. The run counts as claimed. So
-// the last run of the node shows what is wrong. A fleet with reactions does not try again until
-// something has changed.
+// refuseOrder ends a run as failed, because the node's agent would misread the order. The run
+// counts as claimed, so the node's last run shows what is wrong. A fleet with reactions does not
+// try again until something has changed.
 func (tx *tx) refuseOrder(r *engine.Run, version string, lacks []tutti.Capability) {
 	_, beat := tx.Core.Presence.Last(r.Node)
 	tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{

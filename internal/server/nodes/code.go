@@ -65,7 +65,7 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 	return out, leave, err
 }
 
-// blobGet gives a node one file of the code in its order. The function gives the node no other content.
+// blobGet gives a node one file of the code in its order, and no other content.
 func (s *Nodes) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
 	in, err := core.Decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
@@ -137,9 +137,9 @@ func (s *Nodes) denyKey(ctx context.Context, key tutti.NodeKey, what string, cau
 	})
 }
 
-// blobPut stores a report, a log or a record. The node sends this content before the result
-// that names it. If the server has the content already, blobPut does not store it again, and
-// the node does not pay for it.
+// blobPut stores a report, a log or a record. The node sends this content before the result that
+// names it. If the server has the content already, blobPut does not store it again, and the content
+// does not count for the node's limit.
 func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	out := wire.BlobStored{Digest: tutti.DigestOf(payload)}
 	may := func(check func(*tx, *fold.Node) error) error {
@@ -151,8 +151,8 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			return check(tx, n)
 		})
 	}
-	// First check whether the node may send. Without this check, the answer would tell this node that
-	// another node has sent the same content.
+	// First check whether the node may send content. Otherwise a node that may not could find out
+	// whether another node has sent the same content.
 	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayBring(n, out.Digest) }); err != nil {
 		return nil, err
 	}
@@ -197,8 +197,8 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 }
 
 // mayKeep counts the bytes of content that a node stores before the server knows which run this content belongs to.
-// A node may disconnect before it gets the answer. If the node disconnects, the server keeps the content, although
-// no run uses it.
+// The limit is needed because a node may disconnect after it has sent content. Then the server keeps the content,
+// although no run uses it.
 func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	if stored := tx.Core.Stored[n.Key]; stored+size > most {
 		return tx.Deny(tutti.ActorNode(n.Node), "store a blob",

@@ -108,7 +108,8 @@ func (s *runs) servedCatalog(ctx context.Context, key tutti.NodeKey, payload []b
 }
 
 // storePlaces stores the places in the code at which a compile on a Puppet Server asked questions.
-// Only people read them. Equal catalogs give equal content.
+// Only people read these places. If two compiles give equal catalogs, the stored content is equal
+// as well.
 func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
 	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
 	for i := range record.Reads {
@@ -203,7 +204,7 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *pub
 	return host, r, err
 }
 
-// servedAgain reports whether a new record of a run equals the present record of the run.
+// servedAgain reports whether the Puppet Server has sent the present record of the run once more.
 func servedAgain(r *engine.Run, asked past.StoredQuestions, served *tutti.Served) (bool, error) {
 	had, err := json.Marshal([]any{r.Served, r.Asked})
 	if err != nil {
@@ -267,8 +268,8 @@ func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) 
 	return in, served, leave, err
 }
 
-// payServed makes a node pay for the exports that its run's Puppet Server has handed over, as if the node had sent
-// these exports. payServed returns the cost of reading these exports.
+// payServed charges the share of a node for the exports that its run's Puppet Server has handed over, as if the
+// node had sent these exports. payServed returns the cost of reading these exports.
 func (s *runs) payServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (reading int64, err error) {
 	if served.Count == 0 {
 		return 0, nil
@@ -298,9 +299,9 @@ func besidesServed(record tutti.Record, before *tutti.Questions) tutti.Record {
 }
 
 // waitsFor adds to a result the questions for which a Puppet Server's catalog waits, because the
-// node does not know these questions. A run that got no catalog because of such a wait gets the
-// outcome waiting. A run that got no catalog because PuppetDB lagged counts as stopped, and its
-// node compiles again.
+// node does not know these questions. If a run got no catalog because of such a wait, its outcome
+// becomes waiting. If a run got no catalog because PuppetDB was behind Tutti, the run counts as
+// stopped, and its node compiles again.
 func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
 	switch {
 	case served == nil:

@@ -127,7 +127,8 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine replaces it, first run: tutti node replace %s", in.Name, in.Name)
 	}
 	if n := tx.Registry.Nodes[in.Name]; n != nil && n.Tickets.Conflicted != "" && !n.Replaceable && n.Token != t.Token {
-		// Any of the machines can join again, so this must not decide which of them is the node.
+		// Each of the two machines can join again, so a machine must not become the node only
+		// because it joins again.
 		return nil, tutti.Errorf(tutti.CodeConflict, "two machines act as node %s; first decide which one is the node: tutti node show %s, then tutti node keep %s BOOT or tutti node replace %s",
 			in.Name, in.Name, in.Name, in.Name)
 	}

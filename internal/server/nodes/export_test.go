@@ -13,8 +13,8 @@ func DecidesItself(size, exports, keys int) bool {
 	return (&published{exports: make([]policy.Inspected, exports), keys: make([]string, keys)}).light(size)
 }
 
-// Decides returns two decisions on the exports of a node. The first decision is made outside the writer.
-// The writer uses the second one.
+// Decides returns two decisions on the exports of a node. The first decision is made outside the writer,
+// before the call of `between`. The writer makes or uses the second decision after that call.
 func (s *Nodes) Decides(ctx context.Context, node tutti.NodeName, exports []tutti.Export, between func()) (beside, taken error) {
 	p := publishing(exports, nil)
 	_ = s.Look(ctx, func(v explain.View) error {

@@ -35,7 +35,7 @@ func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Run),
 				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
 		}
-		if run := tx.Engine.Active[n.Node]; run != "" { // the run may never begin to apply
+		if run := tx.Engine.Active[n.Node]; run != "" { // do not wait for the facts of this run: it may never begin to apply
 			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s has not ended: report facts after its end", run, n.Node)
 		}
 		body := tx.Engine.Tell(n.Node, in, tx.Now)

@@ -19,9 +19,9 @@ import (
 const (
 	// maxForeign is the largest size, in bytes, of a foreign run with its report.
 	maxForeign = 2*report.MaxYAML + maxHead
-	// maxAhead is how far the clock of a node may be ahead. The server keeps the runs that
-	// started last, so a run with a start in the future would displace later runs. The limit is
-	// not for runs that make their node worse, because without them the node would count as good.
+	// maxAhead is how far the clock of a node may be ahead. The server keeps the runs that started
+	// last, so a run with a start in the future would displace later runs. The limit does not apply
+	// to a run that makes its node worse: without this run, the node would count as good.
 	maxAhead = time.Hour
 )
 
@@ -39,7 +39,7 @@ func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		return nil, err
 	}
 	in.Result, in.Environment, in.Puppet = plain.Result(in.Result), plain.Words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
-	raw, err := json.Marshal(in) // in the form of the log
+	raw, err := json.Marshal(in) // the form in which the log has it
 	if err != nil {
 		return nil, err
 	}

@@ -96,15 +96,16 @@ type handed struct {
 }
 
 // atGate returns the answer of the gate. If kept is not nil, atGate records that the run has compiled. The function
-// also records the decision, unless a converge step decides later. The field in.served has the report of the Puppet
-// Server that was used for this gate. If another record has replaced this report since then, the node must ask again.
+// also records the decision, unless a converge step decides later. The field in.served has the Puppet Server's report
+// that was read for this gate. If the Puppet Server has replaced this report in the meantime, the node must ask
+// again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // a version belongs to another fold with other pointers
+		if !tx.Looks && r.Served != in.served { // a readers' version is another fold, so its pointers always differ
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -127,9 +128,9 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
-// noteCatalog records what a run reported at its gate. Exports that only the run's own job may see
-// go into the overlay of that job. The server decides about all runs of a converge step together
-// (converge.go).
+// noteCatalog records what a run reported at its gate. If only the run's own job may see the
+// exports, noteCatalog puts them into the overlay of that job. In a converge step noteCatalog
+// decides nothing, because the server decides about all runs of the step together (converge.go).
 func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.Overlay(r)
@@ -155,9 +156,9 @@ func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed)
 	tx.Emit(by, verdict)
 }
 
-// refused records the grants that a run lacked, if they are not recorded already. One entry has all refusals of a
-// run, so a few entries per minute are enough. If the limit of entries is reached, the refusal is recorded when
-// the run is refused again.
+// The method refused records the grants that a run lacked, unless they are recorded already. One entry has all
+// refusals of a run, so a few entries per minute are enough. Above this limit, the method records nothing, and
+// the refusal is recorded when the run is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return
@@ -171,9 +172,9 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	}
 }
 
-// mayRead refuses reads of values without a grant, because the gate's decision would show a guessed value to be right
-// or wrong. mayRead also refuses reads that would keep the writer busy for long, because the gate answers each read
-// again.
+// mayRead refuses reads of values without a grant, because a node could guess a value and see from the gate's
+// decision whether the guess is right. mayRead also refuses reads that would keep the writer busy for long, because
+// the gate answers each read again.
 func (tx *tx) mayRead(n *fold.Node, r *engine.Run, reads *data.Comparison) error {
 	keys := policy.KeysOf(tx.Fleet(), tx.Registry.Groups(n), n.Node)
 	for key := range reads.Keys() {

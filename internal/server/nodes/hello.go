@@ -20,8 +20,8 @@ const maxRivals = 16
 //
 // The machine with the present ticket is the node. A machine with another ticket was reset to a
 // snapshot, or is a copy of the node. This machine becomes the node, and the previous ticket
-// becomes a rival. A rival comes back if somebody switches a machine between two snapshots. If two
-// rivals come back within a minute, there are two running machines that act as the node in turns.
+// becomes a rival. A rival comes back if somebody switches a machine between two snapshots. If
+// rivals come back twice within a minute, two running machines act as the node in turns.
 func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Hello](wire.OpHello, payload)
 	if err == nil {
@@ -84,7 +84,7 @@ func (s *Nodes) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err == nil && onTrial { // the node may have missed a doorbell
 		time.AfterFunc(presence.TrialFor, func() { s.RingClaims([]tutti.NodeKey{key}) })
 	}
-	if err == nil { // a running copy answers this doorbell, so the server need not wait for the copy's next beat
+	if err == nil { // if another copy is running, it answers this doorbell, and the server need not wait for its next beat
 		if err := s.Opts.Bus.Ring(key, wire.RingBeat, nil); err != nil {
 			s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}

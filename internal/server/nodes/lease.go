@@ -11,7 +11,7 @@ import (
 )
 
 // lease takes the state of a node's lease and answers what the node should do. If the node holds
-// the lease and the answer is to hold it, this call renews the lease.
+// the lease and the answer tells the node to keep the lease, this call renews the lease.
 func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.LeaseReport](wire.OpLease, payload)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type base struct {
 	*core.Core
 	files    atomic.Pointer[codeFiles]
-	saidBack atomic.Int64 // when the server last logged a node with a later position, in Unix seconds
+	saidBack atomic.Int64 // when the server last logged that a node had seen more events than the server has, in Unix seconds
 }
 
 // runs implements the operations that belong to one run.
@@ -41,7 +41,7 @@ func (s *base) do(ctx context.Context, work func(tx *tx) error) error {
 	return s.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// looks returns a transaction that only reads a version.
+// looks returns a transaction that only reads, in a readers' version of the fold.
 func (s *base) looks(ctx context.Context, v explain.View) *tx {
 	return &tx{s.Of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})}
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// published contains what a run wants to publish, and the decision whether the run may publish it. The server
-// reads these exports and decides about them outside the writer's queue. The writer uses the decision as long
-// as its basis does not change. The writer does not decide itself, because the check of one node's exports can
-// take seconds.
+// published contains what a run wants to publish, and the decision whether the run may publish it. The check
+// of one node's exports can take seconds, so the server reads the exports and decides about them outside the
+// writer's queue. The writer uses this decision if the basis of the decision has not changed.
 type published struct {
 	exports []policy.Inspected
 	keys    []string

@@ -32,8 +32,8 @@ func TestWhatMayBePublishedIsDecidedOnceBesideTheWriter(t *testing.T) {
 		reason        string
 		export        tutti.Export
 		between       string // the fleet file that is pushed between the two decisions
-		beside, taken bool   // the decision was to refuse
-		same          bool   // both decisions are the same error value
+		beside, taken bool   // whether the decision was to refuse
+		same          bool   // whether both decisions are the same error value
 	}{
 		{"refused", host, "", true, true, true},
 		{"admitted", tutti.Export{Type: "Database", Title: "x"}, "", false, false, true},

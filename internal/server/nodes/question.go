@@ -175,7 +175,7 @@ func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		switch {
 		case r.Run != n.LastClaimed:
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest run: its values are out of date", r.Run, n.Node)
-		case r.Result != nil: // nodes send the result last: this message came late, or came again
+		case r.Result != nil: // nodes send the result last, so this message is late, or is a repeated one
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: it publishes nothing more", r.Run, n.Node)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)

@@ -21,7 +21,7 @@ func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte)
 	return nil, s.unasked(ctx, key, "answer a question that it did not get", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
 }
 
-// act lets a node begin the change of a question.
+// act lets a node begin the change for which an operator has asked.
 func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteAct](wire.OpAct, payload)
 	if err != nil {

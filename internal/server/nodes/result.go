@@ -62,7 +62,8 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		last := tx.Engine.Last(n.Node)
 		if r.Told && r.Fenced && r == last.Claimed && r.Result.Outcome != in.Outcome && last.SetBack == nil {
-			// The node has lost its memory of what it reported about its last run.
+			// The node has forgotten which result it reported for its last run, and reports another
+			// one.
 			tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
 		}
 		return nil
@@ -77,7 +78,7 @@ type expected struct {
 }
 
 // expects looks up the run of a result before the server reads the content that the result names. So a node that
-// does not own the run cannot find out what is stored.
+// does not own the run cannot find out which content the server has.
 func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) (of expected, err error) {
 	return of, s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeOwnRun(key, in.Run)
@@ -93,12 +94,13 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 	})
 }
 
-// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. If a record
-// has as many questions as a gate may have, the questions and their places need half of this size.
+// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. Even a
+// record with as many questions as a gate may have needs only half of this size for the questions and their places.
 const maxRecord = 16 << 20
 
-// enterRecord waits until the server may read the record of a result, if it needs the record for the run's questions.
-// After that, enterRecord returns what the server still expects from the result. The caller must call `leave`.
+// If the server needs the record of a result for the run's questions, enterRecord waits until the server may read the
+// record. After that, enterRecord returns what the server still expects from the result. The caller must call
+// `leave`.
 func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
 		return of, func() {}, nil
@@ -111,7 +113,7 @@ func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Resu
 		return of, nil, err
 	}
 	leave, err := s.Readings.Read(ctx, key, share.CostOfRecord*min(size, maxRecord), func() (err error) {
-		if share.CostOfRecord*size > share.SmallReading { // the server may have accepted the same result meanwhile
+		if share.CostOfRecord*size > share.SmallReading { // while this call waited, the server may have accepted the same result
 			of, err = s.expects(ctx, key, in)
 		}
 		return err

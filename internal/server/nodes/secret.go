@@ -95,7 +95,7 @@ func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, e
 // the pieces of secrets that another node has published under keys that this node may not read.
 func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	groups := tx.Registry.Groups(n)
-	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // a compile host opens secrets for the nodes that read them
+	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // a compile host also opens secrets that other nodes read, so it keeps all its pieces
 		return tx.Data.PiecesOf(n.Node)
 	}
 	keys := policy.KeysOf(tx.Fleet(), groups, n.Node)
@@ -106,8 +106,8 @@ func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	})
 }
 
-// box replaces the key with which a node opens its secrets. The new key makes no node stale,
-// because the secrets do not change.
+// box replaces the key with which a node opens its secrets. No node has to run because of the new
+// key, because the secrets do not change.
 func (s *Nodes) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.NewBox](wire.OpBox, payload)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Nodes) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, err := tx.Node(key)
-		if err != nil || n.BoxKey == in.BoxKey { // n.BoxKey is the new key already if the node missed the first answer
+		if err != nil || n.BoxKey == in.BoxKey { // the node may send the key again because it missed the first answer
 			return err
 		}
 		if err := s.Opts.Space(); err != nil {

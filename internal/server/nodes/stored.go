@@ -14,15 +14,15 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// maxLags is how many exporters a compile names at most. One exporter is enough to stop a
-// compile.
+// maxLags is the largest number of exporters that one compile names. One exporter is enough to stop
+// a compile.
 const maxLags = 100
 
 // lags names the exporters for which the answers of PuppetDB and of Tutti to a collector may
-// differ. An exporter in one of the answers may differ if its catalog in PuppetDB is not its latest
+// differ. The exports of an exporter may differ if its catalog in PuppetDB is not its latest
 // catalog in Tutti. PuppetDB's state was read before PuppetDB's answer, and Tutti's state after
-// that answer. Tutti gets the exports of a catalog before PuppetDB does. So a catalog that PuppetDB
-// stored between these reads counts as not stored (ADR 0013).
+// that answer. Tutti gets the exports of a catalog before PuppetDB does. So if PuppetDB stores a
+// catalog between these two reads, the catalog counts as not stored (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
@@ -47,7 +47,8 @@ func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []
 }
 
 // inPuppetDB reports whether PuppetDB should have the same exports of a node and type as Tutti. If
-// the node compiles for itself, or has no grant, only PuppetDB or only Tutti has the exports.
+// the node compiles for itself, only Tutti has its exports. If the node has no grant, only PuppetDB
+// has its exports.
 func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false
@@ -81,7 +82,7 @@ func (s *runs) servedToOthers(ctx context.Context, key tutti.NodeKey, in wire.Se
 		case n == nil || r != nil:
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed in the meantime", in.For, in.Run)
 		}
-		if now := tx.Basis(n); !now.Equal(of) { // if the basis is the same, the decision has been made already
+		if now := tx.Basis(n); !now.Equal(of) { // with the same basis, the first call of `allow` has already decided
 			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
 		}
 		return host, nil
@@ -111,13 +112,13 @@ func checkStored(in wire.ServedCatalog) error {
 	if tutti.RunID(in.CatalogUUID).Validate() != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
 	}
-	if in.Run == "" { // the agent sets no run
+	if in.Run == "" { // without a run of Tutti
 		return nil
 	}
 	return in.Run.Validate()
 }
 
-// checkLags checks the lags and returns the first maxLags.
+// checkLags checks the first maxLags lags and returns them.
 func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
 	lags = lags[:min(len(lags), maxLags)]
 	for _, l := range lags {
@@ -131,8 +132,8 @@ func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
 	return lags, nil
 }
 
-// roomOf returns a function that checks whether a node may store more content, up to this
-// many bytes in all.
+// roomOf returns a function that checks whether a node may store more content. All content of the
+// node together may have `most` bytes.
 func (s *base) roomOf(key tutti.NodeKey, most int64) past.Room {
 	return func(ctx context.Context, size int) error {
 		return s.do(ctx, func(tx *tx) error {

@@ -60,7 +60,8 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return out, nil
 }
 
-// acting returns the list of operators who sign actions, if the list of the node is older.
+// acting returns the list of operators who sign actions if the node's list is older, and otherwise
+// nil.
 func (tx *tx) acting(has *uint64) *tutti.Statement {
 	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
 		return &now.Statement
@@ -81,8 +82,8 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	return all[min(*says, uint64(len(all))):]
 }
 
-// trusted adds to an enrolment the keys that sign now. An agent that follows no statements
-// trusts only one key, the oldest.
+// trusted adds to an enrolment the statement about the code keys that are valid now. An agent of an
+// earlier release does not read this statement, and trusts only one key: the oldest of these keys.
 func (tx *tx) trusted(out *api.Enrolled) error {
 	out.Operators = tx.acting(new(uint64))
 	if len(tx.Registry.Trust) == 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// signedActions returns what an operator has signed for each node. If operators sign actions, nodes refuse unsigned
-// actions. So the server refuses an unsigned call and asks no node. The nodes check the signatures.
+// signedActions returns the statement that an operator has signed for each node. If the fleet has operators who
+// sign actions, nodes refuse unsigned actions. So the server then refuses an unsigned call and asks no node. The
+// nodes check the signatures.
 func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (map[tutti.NodeName]*tutti.Statement, error) {
 	if !in.Action.Effect() {
 		return nil, nil
@@ -40,9 +41,9 @@ func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (ma
 	})
 }
 
-// fits refuses a signed action that differs from the request. The audit trail records the request, but nodes
-// would do the signed action. Root on the server has no operator's name, and signs with the directory of some
-// operator.
+// fits refuses a signed action that differs from the request. Otherwise the audit trail would record the
+// request, but nodes would do the signed action. Root on the server has no operator's name, and signs with
+// the directory of some operator.
 func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) error {
 	v := core.VisitOf(ctx)
 	switch {

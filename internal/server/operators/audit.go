@@ -10,9 +10,10 @@ import (
 
 // FollowAudit yields the acts after a position, each one when it happens. When FollowAudit has yielded all acts so
 // far, it calls the function `told` with the position of the last act. A caller that comes back later can continue
-// from this position. The zero position means now. If the log was restored, the zero position means the event of the
-// last restore. If the argument `after` is of another epoch, FollowAudit begins with the restore, because the
-// restore removed later acts. FollowAudit ends when ctx ends, or when `yield` or `told` returns an error.
+// from this position. The zero position means the end of the log or, if the log was ever restored, the event of the
+// last restore. If the argument `after` is of another epoch, FollowAudit begins with the event of the last restore
+// at the latest, because the restore removed later acts. FollowAudit ends when ctx ends, or when `yield` or `told`
+// returns an error.
 func (s *Operators) FollowAudit(ctx context.Context, after tutti.Position, yield func(api.AuditEntry) error, told func(through tutti.Position) error) error {
 	r, err := s.Past.Audit(api.ReadAudit{Acts: true}, yield)
 	if err != nil {

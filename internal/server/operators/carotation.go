@@ -138,8 +138,8 @@ func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated
 	return next, true, nil
 }
 
-// othersFollow refuses the end of a key set if afterwards, according to the log, no operator or no admin would have a
-// valid certificate.
+// othersFollow refuses to end a key set if, according to the log, no operator or no admin would then have a valid
+// certificate.
 func (tx *tx) othersFollow(left []string) error {
 	var follow, admin bool
 	for name, op := range tx.Registry.Operators {
@@ -178,8 +178,8 @@ func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.Rotatio
 	return tutti.RotationFinished, true, nil
 }
 
-// unnamed returns, for people, the nodes and operators that have not followed the rotation
-// and that the request does not name.
+// unnamed returns the names, for people, of the nodes and operators that have not followed the
+// rotation, except those that the request names.
 func unnamed(in api.RotateCA, nodes, operators []api.BehindRotation) []string {
 	var out []string
 	for _, b := range nodes {
@@ -211,8 +211,8 @@ func listOf(names []string) string {
 	return text
 }
 
-// rotated appends the event of a step. If the step ends the old CA, the method also ends the join tokens that pin this
-// CA.
+// rotated appends the event of a step. If the step ends the old CA, the method also revokes the unused join tokens,
+// because they name this CA.
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {
@@ -321,7 +321,8 @@ func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
 	return out
 }
 
-// left returns the nodes and operators that could not connect after the end of a rotation, and that have not come back.
+// left returns the nodes and operators that were left behind at the end of a rotation, and that have not joined again
+// or got a new certificate since.
 func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, operators []string) {
 	for _, name := range last.Left {
 		if n := state.Registry.Nodes[name]; n != nil && n.Pinned.Issuer != last.Stays().Issuer && n.JoinedAt.Before(state.Registry.Rotation.At) {

@@ -61,7 +61,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	}
 	manifest, err := core.Decode[tutti.CodeManifest]("manifest", in.Manifest)
 	if err == nil {
-		err = manifest.Validate() // nodes would refuse this manifest
+		err = manifest.Validate() // without this check, nodes would refuse the manifest
 	}
 	if err != nil {
 		return out, err
@@ -79,7 +79,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 			return out, tutti.Wrap(tutti.CodeConflict, core.OrMissing(err), "%s", name)
 		}
 	}
-	// The blob has no statement: the statement is in the log, because another key may sign the same text later.
+	// The statement is in the log and not in the blob, because another key may sign the same text later.
 	signed, err := json.Marshal(tutti.SignedCode{Manifest: in.Manifest, Signature: in.Signature})
 	if err != nil {
 		return out, err
@@ -103,7 +103,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 		switch {
 		case err != nil || again:
 			return err
-		case now.Code == out.Code: // an earlier release of Tutti has pushed this code
+		case now.Code == out.Code: // the code is the same, but was signed in another way, for example by an earlier release of Tutti
 			tx.Emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
 			return nil
 		}
@@ -118,7 +118,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 }
 
 // signedFor checks the signatures of code with the keys that are trusted now. A push needs the writer in any
-// case, so signedFor asks the writer and does not wait for slow readers.
+// case. So signedFor also asks the writer, and slow readers cannot delay the push.
 func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.Signed, error) {
 	var trust []tutti.Statement
 	if err := s.do(ctx, func(tx *tx) error {
@@ -141,7 +141,7 @@ func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	}
 	before := tx.Registry.Code[push.Environment]
 	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
-		return // nodes react at once, or the push goes back to the code that they have
+		return // either nodes react at once, or the push goes back to the code that the nodes have now
 	}
 	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
 	if before.Held {
@@ -176,7 +176,8 @@ func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fle
 	if len(in.Source) > maxFleetFile {
 		return tutti.Fleet{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", in.File, len(in.Source), maxFleetFile)
 	}
-	// to read a file takes time and memory, so only an admin can make the server read another file
+	// reading a fleet file takes time and memory, so only an admin can make the server read a
+	// changed file
 	if core.VisitOf(ctx) != nil {
 		if err := s.do(ctx, func(tx *tx) error { return tx.MayChange(ctx, tutti.DigestOf(in.Source)) }); err != nil {
 			return tutti.Fleet{}, err
@@ -221,7 +222,7 @@ func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.
 // checkDefined refuses a grant that says `defined: true` for a type if the latest pushed code has a native type of
 // that name.
 func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
-	defined := map[string]string{} // the base name of the file of a native type → the type
+	defined := map[string]string{} // from the name of the file that would define a native type to the name of the type
 	for _, g := range f.Grants {
 		for _, t := range g.Types {
 			if t.Defined {
@@ -260,8 +261,8 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 }
 
 // setFleet makes a fleet file the current one. The function withdraws the exports and values for which
-// nodes have no grant in the new file. Before that, setFleet stores the exports that the nodes keep. If
-// a node publishes at the same time, setFleet tries again.
+// nodes have no grant in the new file. Before the withdrawal, setFleet stores the exports that the
+// nodes keep. If a node publishes something in the meantime, setFleet tries again.
 func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 	const tries = 5
 	kept := map[tutti.Digest]bool{"": true}
@@ -297,7 +298,8 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 // setFleet reports whether it has set the file. The function returns false if the exports that a node keeps are not
 // stored yet. The parameter `nothing` is set if an earlier try with the same file found nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	// A file that an old release stored has another meaning.
+	// If a release before 0.3.0 stored the same file, its grants have another meaning, so the file
+	// counts as changed.
 	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) &&
 		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
 	switch {
@@ -306,7 +308,7 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 	case !same && set.Counter <= tx.Registry.PlansCounter:
 		return false, tutti.Errorf(tutti.CodeConflict, "the fleet file was signed with the counter %d, and the last one had %d: somebody has pushed meanwhile; push again", set.Counter, tx.Registry.PlansCounter)
 	case !same && tutti.Leaps(tx.Registry.PlansCounter, set.Counter):
-		return false, tutti.Errorf(tutti.CodeRefused, "the fleet file was signed with the counter %d, and the last one had %d: no signer leaves out more than %d; if that was not you, somebody else has the code-signing key", set.Counter, tx.Registry.PlansCounter, tutti.MaxCounterStep)
+		return false, tutti.Errorf(tutti.CodeRefused, "the fleet file was signed with the counter %d, and the last one had %d: a counter may be at most %d above the last one; if that was not you, somebody else has the code-signing key", set.Counter, tx.Registry.PlansCounter, tutti.MaxCounterStep)
 	}
 	if same && nothing {
 		return true, nil

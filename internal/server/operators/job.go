@@ -21,7 +21,7 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
-	if in.Converge != nil && in.Converge.Reaction { // such a job would make the fleet's own reactions wait
+	if in.Converge != nil && in.Converge.Reaction { // the fleet's own reactions would wait for such a job
 		return "", tutti.Errorf(tutti.CodeInvalid, "reaction: only the server begins one")
 	}
 	if err := s.Opts.Space(); err != nil {
@@ -209,7 +209,7 @@ func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	return err
 }
 
-// exclusive returns how a job holds its nodes exclusively. The function returns nil if the job is not exclusive.
+// exclusive returns the settings of an exclusive job, or nil if the job is not exclusive.
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {

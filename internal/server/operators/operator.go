@@ -37,8 +37,9 @@ func (s *Keys) FollowRotation(ctx context.Context, request []byte) (api.IssuedOp
 	return s.renewOperator(ctx, api.IssueOperator{Request: request, Follows: true})
 }
 
-// The following constants limit how many certificates an operator can get by renewing, because the log keeps each of
-// them. Each copy of an operator's directory renews its certificate once a year, and once in a rotation of the CA.
+// The following constants limit how often an operator can renew certificates, because the log keeps each
+// certificate. Each copy of an operator's directory renews its certificate once a year, and once in a rotation of
+// the CA.
 const (
 	maxRenewals = 50
 	renewalsIn  = 24 * time.Hour
@@ -67,9 +68,9 @@ func (s *Keys) renewOperator(ctx context.Context, in api.IssueOperator) (api.Iss
 	})
 }
 
-// isKnown refuses a lasting change if the caller's certificate has ended or is not in the log. Lasting changes are
-// changes of the fleet's members and access, of code, data and pauses, and of certificates and the CA. A thief of the
-// CA may have made such a certificate.
+// isKnown refuses a lasting change if the caller's certificate has ended or is not in the log, because a thief of the
+// CA may have made such a certificate. Lasting changes are changes of the fleet's members and access, of code, data
+// and pauses, and of certificates and the CA.
 func (tx *tx) isKnown(ctx context.Context, what string) error {
 	v := core.VisitOf(ctx)
 	if v == nil || tx.Registry.Operators[v.Name].Knows(v.Serial, tx.Now) {
@@ -98,8 +99,8 @@ func (s *Keys) RevokeOperator(ctx context.Context, in api.RevokeOperator) (out a
 	return out, err
 }
 
-// othersRemain reports whether an operator other than the revoked one can still connect with a certificate. This is
-// the caller, or an operator with a valid certificate from this server.
+// othersRemain reports whether somebody other than the revoked operator can still connect with a certificate: the
+// caller, or an operator with a valid certificate from this server.
 func (tx *tx) othersRemain(actor, revoked string) bool {
 	asks, _ := strings.CutPrefix(actor, core.ActorOperator)
 	for name, op := range tx.Registry.Operators {

@@ -36,7 +36,8 @@ func (h handler) do(ctx context.Context, work func(tx *tx) error) error {
 	return h.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// lasting is like the method `do`, but for lasting changes (see isKnown).
+// lasting does the same as the method `do`, and also checks the caller's certificate, because the
+// change is a lasting one (see isKnown).
 func (h handler) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
 	return h.do(ctx, func(tx *tx) error {
 		if err := tx.isKnown(ctx, what); err != nil {

@@ -159,7 +159,7 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	if err == nil {
 		err = q.note(request, tally)
 	}
-	if err == nil && !q.in.Action.Effect() { // announce checks the others
+	if err == nil && !q.in.Action.Effect() { // if the action has an effect, announce checks the access
 		err = q.may(ctx, selected, nil) // the access may have changed meanwhile
 	}
 	slices.SortFunc(selected, func(a, b api.NodeView) int { return cmp.Compare(a.Node, b.Node) })
@@ -198,9 +198,9 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 	}
 }
 
-// announce appends the change that the nodes will make, before the server tells any node. If there
-// are many nodes, the method appends several events with their names at once. announce checks the caller's access
-// again, because the access may have changed while nodes answered for their facts.
+// announce records which nodes will make the change, before the server tells any node. If there are many nodes,
+// announce divides their names over several events in one append. Before that, announce checks the caller's
+// access again, because the access may have changed while nodes answered for their facts.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
@@ -248,8 +248,9 @@ func (t tally) add(all []api.NodeAnswer) {
 	}
 }
 
-// decisions returns the lists of decisions, one list per event. If the question was to make a change, the
-// decisions name all nodes. If the question only reads, the decisions name only the nodes without a good answer.
+// decisions returns the lists of decisions, one list per event. If the nodes were asked to change something, the
+// decisions name all nodes. If the nodes were only asked for data, the decisions name only the nodes without a
+// good answer.
 func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	ways := slices.SortedFunc(maps.Keys(t), func(a, b outcomeOf) int {
 		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.rule, b.rule))

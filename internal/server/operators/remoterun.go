@@ -11,8 +11,8 @@ import (
 // maxRuns is how many nodes a job may list, because the writer looks at each of them.
 const maxRuns = 100_000
 
-// runsPlan returns the plan of a job that runs on listed nodes. The plan has one step with a sliding limit. The list is
-// sorted and has no node twice.
+// runsPlan returns the plan of a job that runs on listed nodes. The plan has one step with a sliding limit. In the list
+// in.Nodes, the nodes are sorted, and no node is there twice.
 func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	const step tutti.StepName = "run"
 	nodes := in.Nodes

@@ -28,7 +28,7 @@ func (s *Keys) SealSecret(ctx context.Context, in tutti.SealSecret) error {
 		before, _ := tx.Data.Value(in.Key)
 		owner := tutti.NodeName("")
 		if in.Adds {
-			owner = before.Owner // the secret still belongs to its node
+			owner = before.Owner // the new pieces do not change who owns the secret
 		}
 		if err := tx.Seal(tutti.Actor(ctx), owner, nil, in); err != nil {
 			return err

@@ -26,7 +26,7 @@ func (s *Keys) Signing(ctx context.Context) (tutti.Signing, error) {
 	})
 }
 
-// mayBeOrdered returns the code that an order to a node may name.
+// mayBeOrdered returns all code that the server may still name in an order to a node.
 func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	var out []tutti.SignedNow
 	add := func(environment string, code tutti.Digest, last bool) {
@@ -65,7 +65,7 @@ func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, count
 	case said.Counter <= now.Counter:
 		return false, tutti.Errorf(tutti.CodeConflict, "code of environment %s was signed with the counter %d, and the last push had %d: somebody has pushed meanwhile; push again", said.Environment, said.Counter, now.Counter)
 	case tutti.Leaps(now.Counter, said.Counter):
-		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s was signed with the counter %d, and the last push had %d: no signer leaves out more than %d; if that was not you, somebody else has the code-signing key", said.Environment, said.Counter, now.Counter, tutti.MaxCounterStep)
+		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s was signed with the counter %d, and the last push had %d: a counter may be at most %d above the last one; if that was not you, somebody else has the code-signing key", said.Environment, said.Counter, now.Counter, tutti.MaxCounterStep)
 	}
 	return false, nil
 }
@@ -172,7 +172,7 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 			case next.Counter <= now.Counter:
 				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: repeat the command")
 			case tutti.Leaps(now.Counter, next.Counter):
-				err := tutti.Errorf(tutti.CodeRefused, "the list of operators was signed with the counter %d, and the last one had %d: no signer leaves out more than %d", next.Counter, now.Counter, tutti.MaxCounterStep)
+				err := tutti.Errorf(tutti.CodeRefused, "the list of operators was signed with the counter %d, and the last one had %d: a counter may be at most %d above the last one", next.Counter, now.Counter, tutti.MaxCounterStep)
 				return tx.Deny(tutti.Actor(ctx), "say who signs actions", err)
 			}
 		}
@@ -190,7 +190,8 @@ func (s *Keys) TrustOperators(ctx context.Context, in tutti.Statement) error {
 	return err
 }
 
-// stayGood refuses a change of keys if an order may name code that the new keys have not signed.
+// stayGood refuses a change of keys if the server may still order code that the new keys have not
+// signed.
 func (tx *tx) stayGood(trust []tutti.Statement) error {
 	for _, c := range mayBeOrdered(tx.State) {
 		if c.Statement == nil {

@@ -35,8 +35,8 @@ func (tx *tx) fewUnfinished(ctx context.Context) error {
 		v.Name, len(jobs), several(ids), maxUnfinished)
 }
 
-// cancelJobs cancels the jobs of a revoked operator that have not begun on a node. If in.CancelJobs is set, the
-// method also cancels the jobs that have begun.
+// cancelJobs cancels those jobs of a revoked operator that have not begun on any node. If in.CancelJobs is set,
+// the method also cancels the jobs that have begun.
 func (tx *tx) cancelJobs(by string, in api.RevokeOperator) api.RevokedOperator {
 	out := api.RevokedOperator{Cancelled: []tutti.JobID{}, GoOn: []tutti.JobID{}}
 	begun := engine.JobsBegun(tx.Engine)

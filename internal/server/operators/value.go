@@ -69,9 +69,8 @@ func (s *Operators) operatorValue(ctx context.Context, in wire.Publish) error {
 	})
 }
 
-// tookFrom records that a node no longer publishes what its last run has published. So the node must run again. For
-// this, tookFrom emits a set of exports that no run has published. The content of this set is the present exports of
-// the node.
+// tookFrom records that somebody has taken a value from a node, so that the node must run again. For this, tookFrom
+// emits a set of exports that no run has published. The set contains the exports that the node has now.
 func (tx *tx) tookFrom(by string, node tutti.NodeName) {
 	if n := tx.Registry.Nodes[node]; n != nil {
 		exports := tx.Data.Exports(node)

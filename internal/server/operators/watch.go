@@ -31,7 +31,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	defer stop()
 	for {
 		changed := s.Writer.Appended()
-		var seen uint64 // readers know the events up to this one
+		var seen uint64 // the last event that readers know
 		if err := s.Look(ctx, func(v explain.View) error { seen = v.Seq; return nil }); err != nil {
 			return brokenOff(ctx, err)
 		}
@@ -49,8 +49,8 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 			if err := yield(api.Watched{Event: &e}); err != nil {
 				return err
 			}
-			// A caller who does not follow wants all known events. Some of them come after the
-			// job's end, because a node can report after its run was given up.
+			// A caller who does not follow wants all known events. Some events come after the job's
+			// end, because a node can report a run that the server has given up.
 			if _, over := e.Body.(*tutti.JobFinished); over && in.Follow {
 				return nil
 			}
@@ -60,7 +60,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 				return err
 			}
 		}
-		goesOn = false // WatchJob yields the reason once, and again when it changes
+		goesOn = false // this reason comes only once; if the reason changes, it comes as a live event (space.go)
 		if !in.Follow {
 			return nil
 		}
