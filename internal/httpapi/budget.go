@@ -51,7 +51,8 @@ func newBudget() *budget {
 	return &budget{all: semaphore.NewWeighted(allBodies), own: map[string]*share{}}
 }
 
-// with returns the share of the operator. The caller must call leave when it no longer needs the share.
+// The method with returns the operator's share of the budget. The caller must call leave when it no
+// longer needs the share.
 func (b *budget) with(who string) (own *share, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +161,7 @@ func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	whole.Write(body)
 	stays := false
 	defer func() {
-		if !stays { // also after a panic, which fails one request and not the server
+		if !stays { // this also runs after a panic, because a panic ends only this request and not the server
 			release()
 		}
 	}()

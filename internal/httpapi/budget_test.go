@@ -248,7 +248,7 @@ func TestAnOperatorHasSoManyStreams(t *testing.T) {
 	}
 }
 
-// as adds an operator's name to each request.
+// The type `as` is an HTTP transport. It adds an operator's name to each request.
 type as struct {
 	operator string
 	by       http.RoundTripper

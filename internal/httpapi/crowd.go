@@ -23,17 +23,17 @@ type crowd struct {
 type guest struct {
 	net.Conn
 	from string // changes only while the guest is not in a crowd
-	said int    // number of bytes that the client has sent, counted up to hello
+	said int    // number of bytes that the client has sent; the count stops at the constant hello
 
 	turns *turns // not nil during the handshake; only the handshake uses it
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
 	// far is set when the client has sent its TLS hello or its whole request. far is also set while the
-	// server handles an operator's request on the connection. The crowd first closes connections whose field
-	// `far` is not set. Under the crowd's lock.
+	// server handles an operator's request on the connection. The crowd first closes connections whose
+	// field `far` is not set. The crowd's lock guards `far`.
 	far    bool
-	served int // number of operators' requests that run now, also under the crowd's lock
+	served int // number of operators' requests that run now; the crowd's lock guards it
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
@@ -82,7 +82,8 @@ func (c *crowd) remove(g *guest) {
 	}
 }
 
-// close closes all connections, and every connection that enters later.
+// The method close closes all connections. After that, the crowd closes each new connection at
+// once.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +140,8 @@ func (g *guest) inside(do func()) {
 // hello is the minimum size of a client's first message, in bytes.
 const hello = 100
 
-// Read counts the bytes that the client has sent. During the handshake, Read waits for a place before it returns
-// what the client has sent.
+// Read counts the bytes that the client has sent. During the handshake, Read returns the bytes only
+// after the handshake has got a place (see turns).
 func (g *guest) Read(p []byte) (int, error) {
 	g.turns.waits()
 	n, err := g.Conn.Read(p)

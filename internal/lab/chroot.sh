@@ -1,5 +1,5 @@
-# Runs a command in a throwaway copy of the base $base, in namespaces of its
-# own. Arguments: source, destination, mode of each bind, then -- and the command.
+# This script runs a command in its own namespaces, in a temporary copy of the base $base. The
+# arguments are source, destination and mode of each bind, then --, then the command.
 set -eu
 mount -t tmpfs -o mode=755 tmpfs "$scratch"
 root=$scratch/root
@@ -20,7 +20,8 @@ while [ "$1" != -- ]; do
   shift 3
 done
 shift
-# Not exec: this shell stays as the first process, which may ignore signals.
+# Do not use exec here. The first process of a namespace ignores every signal that it does not
+# handle. So this shell stays the first process, and the command gets the usual signals.
 start=$dir
 unset base scratch dir
 # shellcheck disable=SC2016
