@@ -21,9 +21,9 @@ const (
 	maxGroup = 4 << 20
 )
 
-// group gathers the messages that many callers store at the same time. If no other caller is storing, a new caller
-// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all
-// waiting callers.
+// group gathers the messages that many callers store at the same time. If no other caller is storing, a
+// new caller stores its messages at once. If another caller is storing, the new caller waits. Later one
+// of the waiting callers becomes the leader and stores the messages of all waiting callers.
 type group struct {
 	mu      sync.Mutex
 	waiting []*put
@@ -59,9 +59,9 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// lead stores the puts of the present group, and then chooses the next put as the leader. If the function `store`
-// panics, all puts of the group get an error, and the next put still becomes the leader. Otherwise nobody would ever
-// store again.
+// The method lead stores the waiting puts, and then makes the next put the leader. lead also does this
+// if the function `store` panics, because without a leader nobody could store again. After a panic, the
+// puts that have no result yet get an error.
 func (g *group) lead(store func([]*put)) {
 	defer g.leave()
 	all := g.take()
@@ -109,8 +109,8 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll stores all puts and sends each put its result. storeAll does not end when the caller's ctx ends,
-// because storeAll works for other callers too.
+// storeAll stores all puts and sends each put its result. storeAll goes on when the caller's ctx ends,
+// because it also stores the puts of other callers.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)
 	defer cancel()
