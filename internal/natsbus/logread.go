@@ -206,7 +206,7 @@ func (l *Log) consumer(ctx context.Context, first uint64) (jetstream.Consumer, e
 	consumer, err := l.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       first,
-		AckPolicy:         jetstream.AckNonePolicy, // no acknowledgements are needed, because fetch notices a lost message as a gap
+		AckPolicy:         jetstream.AckNonePolicy, // fetch notices a lost message as a gap
 		MemoryStorage:     true,
 		InactiveThreshold: 2 * readTimeout,
 	})

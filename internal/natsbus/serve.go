@@ -214,7 +214,8 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 			if ctx.Err() == nil { // if ctx has ended, the node no longer waits for an answer
 				answer = s.dispatch(ctx, key, op, msg)
 			}
-			turn.End() // other calls may begin now. The answer needs little memory, because large content is in the spool
+			// other calls may begin now. The answer needs little memory, because large content is in the spool
+			turn.End()
 			if answer != nil {
 				s.hold(ctx, answer)
 				s.answer(msg, answer)

@@ -194,7 +194,7 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	return e.have, nil
 }
 
-// needs reports whether write would store a chunk of this size at this offset.
+// The method needs reports whether write would store a chunk of this size at this offset.
 func (e *entry) needs(offset int64, size int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -227,7 +227,8 @@ func (e *entry) content() ([]byte, error) {
 	return content, nil
 }
 
-// tried counts a call with this parcel that the node has to repeat.
+// The method tried counts a call with this parcel that the node has to repeat, and returns the new
+// count.
 func (e *entry) tried() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -235,8 +236,9 @@ func (e *entry) tried() int {
 	return e.tries
 }
 
-// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk. A node may fetch only
-// an answer, and only a limited number of chunks. The server has counted an answer once against the node's rate limit.
+// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk. A
+// node may fetch only an answer, and only a limited number of chunks. The chunks do not count against
+// the node's rate limit. The answer has counted once.
 func (e *entry) chunk(offset int64) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
