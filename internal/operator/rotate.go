@@ -179,7 +179,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.remembered")
 	if err := r.server.TrustKeys(ctx, st); err != nil {
-		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was faster, so restore the file without this statement
+		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was faster: drop this statement
 			err = errors.Join(err, writeTrust(r.dir, r.chain))
 		}
 		return err
