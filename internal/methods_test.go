@@ -16,9 +16,8 @@ import (
 // of the type.
 const maxMethods = 40
 
-// oldTypes are the types that have more methods than maxMethods, with the number of their methods. A
-// number may only fall. When you have removed methods, lower the number. When the number has reached
-// maxMethods, remove the row.
+// oldTypes are the types that have more methods than maxMethods, with the number of their methods. A number may only
+// fall. When you have removed methods, lower the number. When the number has reached maxMethods, remove the row.
 var oldTypes = map[string]int{
 	"internal/agent.Agent":    120,
 	"internal/converge.State": 81,

@@ -20,9 +20,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// byAll and the lists below name verbs. An operator with one of these verbs, or with the verb
-// `admin`, may call the route. An operator with the verb `run` may also read, and every operator
-// may view.
+// byAll and the lists below name verbs. An operator with one of these verbs, or with the verb `admin`, may call the
+// route. An operator with the verb `run` may also read, and every operator may view.
 const (
 	byAll     = "view read run approve code data puppet nodes"
 	byReaders = "read run"

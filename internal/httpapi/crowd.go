@@ -82,8 +82,7 @@ func (c *crowd) remove(g *guest) {
 	}
 }
 
-// The method close closes all connections. After that, the crowd closes each new connection at
-// once.
+// The method close closes all connections. After that, the crowd closes each new connection at once.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,12 +13,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Door is a listener whose connections have finished TLS. The Door ends connections that do not finish
-// TLS in time. The Door limits three sets of connections (see crowd): connections in the TLS handshake,
-// connections without a certificate, and connections with a certificate. A busy client may need long
-// for TLS, so the Door first ends connections that have not even sent a hello. The Door computes only
-// for a few handshakes at the same time, so that enough processors stay free for the server's other
-// work.
+// Door is a listener whose connections have finished TLS. The Door ends connections that do not finish TLS in time.
+// The Door limits three sets of connections (see crowd): connections in the TLS handshake, connections without a
+// certificate, and connections with a certificate. A busy client may need long for TLS, so the Door first ends
+// connections that have not even sent a hello. The Door computes only for a few handshakes at the same time, so that
+// enough processors stay free for the server's other work.
 type Door struct {
 	net.Listener
 	o         DoorOptions

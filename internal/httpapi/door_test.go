@@ -292,9 +292,8 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-// TestASecondHelloWaitsForItsTurn: the server asks a client for a second hello if the client guessed
-// the wrong curve. The answer to the second hello costs the most work. So the handshake needs a place
-// for the second hello, too.
+// TestASecondHelloWaitsForItsTurn: the server asks a client for a second hello if the client guessed the wrong curve.
+// The answer to the second hello costs the most work. So the handshake needs a place for the second hello, too.
 func TestASecondHelloWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)

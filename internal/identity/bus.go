@@ -38,10 +38,9 @@ const MaxPayload = 256 << 10
 // The rest is room for later releases.
 const maxNodeSubs = 16
 
-// Trust returns the configuration that the embedded bus needs at its start. An account accepts only
-// users whose JWTs were signed by a key in the account's list (strict signing keys). The name of an
-// account is the public key of its first signing key. After a rotation, that key is not in the list, so
-// it cannot sign users any more.
+// Trust returns the configuration that the embedded bus needs at its start. An account accepts only users whose JWTs
+// were signed by a key in the account's list (strict signing keys). The name of an account is the public key of its
+// first signing key. After a rotation, that key is not in the list, so it cannot sign users any more.
 func (a *Authority) Trust() (BusTrust, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

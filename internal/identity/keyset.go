@@ -110,9 +110,8 @@ func (s *keySet) files() ([]file, error) {
 	}
 	return append(out,
 		file{fileCAKey, s.ca.keyPEM()},
-		// The key comes before the certificate. After a crash between the two writes, key and
-		// certificate do not match, and Load reports a corrupt file. So a server never runs with a
-		// certificate of another key.
+		// The key comes before the certificate. After a crash between the two writes, key and certificate do not
+		// match, and Load reports a corrupt file. So a server never runs with a certificate of another key.
 		file{fileServerKey, s.server.keyPEM()}, file{fileServer, s.server.certPEM()},
 		file{fileCA, s.ca.certPEM()},
 	), nil

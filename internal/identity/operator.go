@@ -58,10 +58,9 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 	return key.Bundle(issued, a.codeKey)
 }
 
-// SignOperator signs a certificate for the key in a certificate request (PKCS #10, PEM). The request
-// must be signed by that key, and the key must be an ECDSA key on P-256. SignOperator uses no other
-// part of the request. SignOperator serves operators whose client knows only one CA. So during a
-// rotation, SignOperator uses the older CA.
+// SignOperator signs a certificate for the key in a certificate request (PKCS #10, PEM). The request must be signed
+// by that key, and the key must be an ECDSA key on P-256. SignOperator uses no other part of the request.
+// SignOperator serves operators whose client knows only one CA. So during a rotation, SignOperator uses the older CA.
 func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.present

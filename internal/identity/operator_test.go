@@ -32,8 +32,7 @@ func TestAKilledRenewalLeavesAPair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test begins with an old pair in two files, because two files are harder to replace than
-	// one.
+	// The test begins with an old pair in two files, because two files are harder to replace than one.
 	old := func() string {
 		dir := filepath.Join(t.TempDir(), "ada")
 		if err := key.WriteKey(dir); err != nil {

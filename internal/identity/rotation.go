@@ -89,8 +89,8 @@ func (a *Authority) writeRotation(phase tutti.RotationPhase, next *keySet) error
 }
 
 // FinishRotation replaces the present key set by the next key set. The old keys are deleted. A running
-// bus still trusts the old keys. It stops to trust them when it restarts, because it then gets its keys
-// from Trust.
+// bus still trusts the old keys. After a restart, the bus no longer trusts the old keys, because it
+// then gets its keys from Trust.
 func (a *Authority) FinishRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,10 +109,9 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present key set. After a crash, the caller can repeat the call.
-// install writes the names and the nodes' account first, because these files decide which keys sign.
-// install writes the CA's certificate last, because this file shows whether the replacement is
-// complete.
+// install replaces the files of the present key set. After a crash, the caller can repeat the call. install writes
+// the names and the nodes' account first, because these files decide which keys sign. install writes the CA's
+// certificate last, because this file shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {

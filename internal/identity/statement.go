@@ -162,9 +162,8 @@ func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	return nil
 }
 
-// Follow returns the Trust that is valid after a statement. If the statement's counter is not above
-// t.Counter, Follow returns t unchanged. Follow returns CodeRefused if no trusted key signed the
-// statement.
+// Follow returns the Trust that is valid after a statement. If the statement's counter is not above t.Counter, Follow
+// returns t unchanged. Follow returns CodeRefused if no trusted key signed the statement.
 func (t Trust) Follow(in tutti.Statement) (Trust, error) {
 	next, err := t.read(in)
 	if err != nil || next.Counter <= t.Counter {
@@ -237,13 +236,12 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	return said, nil
 }
 
-// Chain returns all statements about code keys in order, and the keys that are trusted after the last
-// of them. The caller has stored and checked the statements in `kept`. The statements in `shown` come
-// from the server. A statement that is only in `shown` is new. Each new statement must be signed by a
-// key that the previous statement trusts. The last statement must also be signed by a key in `own`.
-// Otherwise the owner of an old key could continue the chain from an old statement. If the returned
-// Counter is zero, there is no statement. Chain returns CodeRefused if a signature is missing, or if
-// `shown` differs from `kept`.
+// Chain returns all statements about code keys in order, and the keys that are trusted after the last of them. The
+// caller has stored and checked the statements in `kept`. The statements in `shown` come from the server. A statement
+// that is only in `shown` is new. Each new statement must be signed by a key that the previous statement trusts. The
+// last statement must also be signed by a key in `own`. Otherwise the owner of an old key could continue the chain
+// from an old statement. If the returned Counter is zero, there is no statement. Chain returns CodeRefused if a
+// signature is missing, or if `shown` differs from `kept`.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)

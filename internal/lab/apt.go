@@ -109,9 +109,8 @@ func sources(archives []archive, release string) string {
 	return b.String()
 }
 
-// handedOn are the names of the settings that hosts copy from the outer machine's apt. Without these
-// settings, hosts may be unable to reach the outer machine's archives, or the archives may refuse the
-// hosts.
+// handedOn are the names of the settings that hosts copy from the outer machine's apt. Without these settings, hosts
+// may be unable to reach the outer machine's archives, or the archives may refuse the hosts.
 var handedOn = []string{
 	"Acquire::http::Proxy", "Acquire::https::Proxy",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries",
@@ -130,8 +129,7 @@ func aptSettings(ctx context.Context) (string, error) {
 			b.WriteString(line)
 		}
 	}
-	// This line avoids descriptions in other languages. They would be half of the data of an
-	// update.
+	// This line avoids descriptions in other languages. They would be half of the data of an update.
 	b.WriteString("Acquire::Languages \"none\";\n")
 	return b.String(), nil
 }

@@ -99,9 +99,8 @@ func isInit(pid int) bool {
 	return false
 }
 
-// These constants are how often killGroup kills, and for how long. killGroup has to kill more than
-// once: a process in an uninterruptible call does not end at once, and a process may fork before it is
-// killed.
+// These constants are how often killGroup kills, and for how long. killGroup has to kill more than once: a process in
+// an uninterruptible call does not end at once, and a process may fork before it is killed.
 const (
 	killEvery    = 10 * time.Millisecond
 	killDeadline = 20 * time.Second

@@ -104,7 +104,7 @@ func TestInterruptedUpCleansUp(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // the error is expected, because the test has killed the process
+	_ = cmd.Wait() // the error is expected, because the test has interrupted the process
 	wantTraces(t, m, before)
 }
 
@@ -125,8 +125,7 @@ func wantTraces(t *testing.T, m Machine, before []string) {
 	}
 }
 
-// eventually calls the function `so` again and again. eventually ends when `so` returns true, or at
-// the time limit.
+// eventually calls the function `so` again and again. eventually ends when `so` returns true, or at the time limit.
 func eventually(limit time.Duration, so func() bool) bool {
 	end := time.After(limit)
 	tick := time.NewTicker(time.Millisecond)

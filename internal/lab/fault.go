@@ -36,11 +36,10 @@ const (
 	portOpen    = "3"
 )
 
-// Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on
-// the bridge. The host keeps its link, its addresses and its routes. The only effect is that the host
-// gets no packets any more, as with a switch that has failed. (Cut does not take the link down, because
-// the host would notice this at once.) The connection comes back when the host restarts, or when the
-// host takes its own link down and up.
+// Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on the bridge.
+// The host keeps its link, its addresses and its routes. The only effect is that the host gets no packets any more,
+// as with a switch that has failed. (Cut does not take the link down, because the host would notice this at once.)
+// The connection comes back when the host restarts, or when the host takes its own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }
@@ -225,8 +224,7 @@ func (h *Host) plugged(ctx context.Context, what string, do func(commands) error
 	})
 }
 
-// alone locks the machine's lock and calls the function `do`. If the lab no longer exists, alone
-// does not call `do`.
+// alone locks the machine's lock and calls the function `do`. If the lab no longer exists, alone does not call `do`.
 func (h *Host) alone(ctx context.Context, what string, do func(commands) error) error {
 	if err := Check(); err != nil {
 		return err

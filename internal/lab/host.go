@@ -38,10 +38,9 @@ func (h *Host) down() error {
 	return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run: `tutti lab start %s` boots it", h.Name, h.Name)
 }
 
-// Command returns a command for the caller to run. The command runs on the host as root, with its own
-// environment and in the directory /. The caller may set its standard input and output. If the host
-// does not run, the command returns an error that says so. When ctx ends, the command is killed
-// together with all processes in its process group.
+// Command returns a command for the caller to run. The command runs on the host as root, with its own environment and
+// in the directory /. The caller may set its standard input and output. If the host does not run, the command returns
+// an error that says so. When ctx ends, the command is killed together with all processes in its process group.
 func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	init := initOf(h.cgroup)
 	if init == 0 {

@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// limit is a kernel limit that all hosts of all labs share. Hosts have no user namespaces, so they all
-// count as the same root user. If the limit is too low, systemd, udev and agents fail while a host
-// boots. Their errors do not name the limit. So labs raise the limit. The old value is stored outside
-// of the labs' directories until the last lab is removed. All callers of the methods `raise` and
-// `restore` have the machine's lock.
+// limit is a kernel limit that all hosts of all labs share. Hosts have no user namespaces, so they all count as the
+// same root user. If the limit is too low, systemd, udev and agents fail while a host boots. Their errors do not name
+// the limit. So labs raise the limit. The old value is stored outside of the labs' directories until the last lab is
+// removed. All callers of the methods `raise` and `restore` have the machine's lock.
 type limit struct {
 	setting string // its file in /proc/sys
 	before  string // file with the limit's old value and the raised value

@@ -59,10 +59,9 @@ func (b building) lab() Spec {
 //go:embed guard.sh
 var guardScript string
 
-// guard starts a guard process. The guard removes the named lab when this process has ended, or when
-// the caller calls the returned function. The returned function waits until the lab is removed. Until
-// then the guard has the lock of the base. So the next builder of this base begins when the lab is
-// removed.
+// guard starts a guard process. The guard removes the named lab when this process has ended, or when the caller calls
+// the returned function. The returned function waits until the lab is removed. Until then the guard has the lock of
+// the base. So the next builder of this base begins when the lab is removed.
 func (m Machine) guard(b building, lab string) (end func(), err error) {
 	down, err := m.tutti("lab", "down", lab)
 	if err != nil {

@@ -68,8 +68,7 @@ func (s state) mac(n int) string {
 // outer returns the outer machine's address on the bridge, which is the first address of the subnet.
 func (s state) outer() netip.Addr { return s.Subnet.Addr().Next() }
 
-// firstHost is the last byte of the first host's address. The addresses with a smaller last byte are
-// reserved.
+// firstHost is the last byte of the first host's address. The addresses with a smaller last byte are reserved.
 const firstHost = 11
 
 func (s state) address(host int) netip.Addr {

@@ -90,8 +90,7 @@ func forwarding(t *testing.T, m Machine) string {
 	return readText(t, forwardSetting)
 }
 
-// othersUp reports whether other labs are running. A running lab of another test keeps the kernel's
-// settings raised.
+// othersUp reports whether other labs are running. A running lab of another test keeps the kernel's settings raised.
 func othersUp(t *testing.T, m Machine) bool {
 	t.Helper()
 	links, err := net.Interfaces()

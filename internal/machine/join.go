@@ -20,13 +20,11 @@ type JoinOptions struct {
 	Dir   string
 	Token string
 	Name  tutti.NodeName // empty: the token's name, or the host's name if the token has none
-	// Set Again to join a machine that was a node before, and that the server now refuses. The
-	// machine keeps its keys and its data. Again is not needed for a node whose membership has only
-	// expired.
+	// Set Again to join a machine that was a node before, and that the server now refuses. The machine keeps its keys
+	// and its data. Again is not needed for a node whose membership has only expired.
 	Again bool
-	// CodeKeys are the ids of all keys that sign code. A person who joins the machine can give these
-	// ids. If CodeKeys is empty, a new node trusts the keys that the server names, and an old node
-	// keeps the keys that it has pinned.
+	// CodeKeys are the ids of all keys that sign code. A person who joins the machine can give these ids. If CodeKeys
+	// is empty, a new node trusts the keys that the server names, and an old node keeps the keys that it has pinned.
 	CodeKeys []string
 }
 

@@ -25,8 +25,7 @@ import (
 // directory. `tutti leave` removes only what is listed here, so list new files here.
 var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.OwedFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
-// If leftFile exists, the server has removed the node. Leave then only has to clean up this
-// machine.
+// If leftFile exists, the server has removed the node. Leave then only has to clean up this machine.
 const leftFile = "left"
 
 // LeaveOptions say how a machine leaves its fleet.
@@ -43,10 +42,9 @@ type Left struct {
 	Owed    []string // resources whose refresh was missed by a run
 }
 
-// Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's
-// unit and state. If Leave fails before the server has removed the node, nothing has changed. If
-// Leave fails after that, call Leave again to continue. Leave returns CodeConflict if a run is
-// going on or if the server lacks a result.
+// Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's unit and state. If
+// Leave fails before the server has removed the node, nothing has changed. If Leave fails after that, call Leave
+// again to continue. Leave returns CodeConflict if a run is going on or if the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
 	member, err := LoadMembership(IdentityDir(o.Dir))

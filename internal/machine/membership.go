@@ -76,9 +76,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// The method wait waits for the time d. If m.Rung signals before that, the method returns at once, and
-// `asked` is true. Without a connection, the method checks at intervals of lookAgain whether the node
-// has joined again.
+// The method wait waits for the time d. If m.Rung signals before that, the method returns at once, and `asked` is
+// true. Without a connection, the method checks at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {

@@ -35,9 +35,8 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	return s, err
 }
 
-// judge determines who may sign actions. The list of operators is valid only if a key has signed it
-// that the node trusts now. If there is a list and it is invalid, the node carries out no actions until
-// it has a valid list.
+// judge determines who may sign actions. The list of operators is valid only if it is signed by a key that the node
+// trusts now. If there is a list and it is invalid, the node carries out no actions until it has a valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -172,11 +171,10 @@ func checkOperators(m identity.EnrolResponse) error {
 	return err
 }
 
-// KeepPins returns the membership of a node that joins again. The node keeps the code keys and the list
-// of operators that it already trusts. The word of a server is not enough to replace them. With its
-// first claim, the agent gets the statements that lead from the old keys to the new keys. The argument
-// `codeKeys` contains all keys that a person has named on the node, and is empty if nobody has named
-// keys.
+// KeepPins returns the membership of a node that joins again. The node keeps the code keys and the list of operators
+// that it already trusts. The word of a server is not enough to replace them. With its first claim, the agent gets
+// the statements that lead from the old keys to the new keys. The argument `codeKeys` contains all keys that a person
+// has named on the node, and is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
@@ -231,9 +229,8 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	return keep, nil
 }
 
-// laterOperators returns the list of operators that a node has after a join. The result is the server's
-// list if a trusted key has signed it and its counter is higher than the counter of the node's own
-// list.
+// laterOperators returns the list of operators that a node has after a join. The result is the server's list if a
+// trusted key has signed it and its counter is higher than the counter of the node's own list.
 func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tutti.Statement {
 	if told.Operators == nil {
 		return had.Operators

@@ -20,8 +20,7 @@ const (
 	stallAgain = 5 * time.Second
 	// rejoinTimeout bounds how long calls wait for the new connection.
 	rejoinTimeout = 10 * time.Second
-	// refusedAgain is the shortest time between two reports that the server does not admit this
-	// node.
+	// refusedAgain is the shortest time between two reports that the server does not admit this node.
 	refusedAgain = time.Hour
 )
 
@@ -90,9 +89,8 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	}
 }
 
-// isRefusal reports whether the bus refused the credentials of a new connection. (When a JWT expires or
-// is revoked, the bus sends this error on the open connection. The next attempt to connect then fails
-// with the same error.)
+// isRefusal reports whether the bus refused the credentials of a new connection. (When a JWT expires or is revoked,
+// the bus sends this error on the open connection. The next attempt to connect then fails with the same error.)
 func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
 
 // isStranger reports whether the server showed a certificate of a CA that this node does not trust.

@@ -16,9 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// forge rewrites the stream of the log, as an attacker with access to the disk could do. The
-// function `change` gets all messages and returns the messages of the new stream. forge keeps the
-// link headers as they are.
+// forge rewrites the stream of the log, as an attacker with access to the disk could do. The function `change` gets
+// all messages and returns the messages of the new stream. forge keeps the link headers as they are.
 func forge(t *testing.T, bus *bustest.Bus, change func([]*nats.Msg) []*nats.Msg) {
 	t.Helper()
 	js := bus.JetStream(t)

@@ -25,9 +25,8 @@ type DialOptions struct {
 	CA     []byte       // one or several CAs in PEM. The node trusts no other CA
 	Local  net.IP       // source address. If Local is nil, the system chooses an address
 	Logger *slog.Logger // may be nil
-	// NotAdmitted is called when the server starts to refuse the node's JWT, and then once an hour.
-	// Conn still tries to connect, because the server may accept the JWT again later. NotAdmitted must
-	// not block. May be nil.
+	// NotAdmitted is called when the server starts to refuse the node's JWT, and then once an hour. Conn still tries
+	// to connect, because the server may accept the JWT again later. NotAdmitted must not block. May be nil.
 	NotAdmitted func(err error)
 }
 

@@ -136,8 +136,7 @@ func (r *relay) arm() {
 	r.armed = true
 }
 
-// swallows returns true if the relay is armed and the data is a part of an append. Then the relay
-// is no longer armed.
+// swallows returns true if the relay is armed and the data is a part of an append. Then the relay is no longer armed.
 func (r *relay) swallows(sent []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,10 +215,9 @@ func (l list) with(events ...string) list {
 	return l
 }
 
-// theLog is the model of the log: a list of events. An append is stored completely, directly after
-// the event that it names. A read returns the whole list. A conflict changes nothing. An append
-// that names the last event may still end in a conflict. This happens if the log ends in a torn
-// append that the writer does not know.
+// theLog is the model of the log: a list of events. An append is stored completely, directly after the event that it
+// names. A read returns the whole list. A conflict changes nothing. An append that names the last event may still end
+// in a conflict. This happens if the log ends in a torn append that the writer does not know.
 var theLog = porcupine.Model{
 	Init: func() any { return list{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -265,8 +263,7 @@ const never = int64(1) << 62
 // a second.
 const checkDeadline = 5 * time.Minute
 
-// note adds an operation to the history. The operation began at the time `call`. note does not add
-// reads that failed.
+// note adds an operation to the history. The operation began at the time `call`. note does not add reads that failed.
 func (h *history) note(client int, call int64, op operation, res result, err error) {
 	end := h.now()
 	h.mu.Lock()

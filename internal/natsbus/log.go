@@ -39,10 +39,9 @@ type Log struct {
 // tail is the end of the log, as far as this Log knows.
 type tail struct {
 	place
-	// end is the last sequence in the stream. If end is larger than seq, a loss of power has cut off a
-	// batch, and the messages after seq are the beginning of this batch. The batch was never
-	// acknowledged. Its messages stay in the stream, but no reader returns them, and they are not part
-	// of the chain. The next append comes after end.
+	// end is the last sequence in the stream. If end is larger than seq, a loss of power has cut off a batch, and the
+	// messages after seq are the beginning of this batch. The batch was never acknowledged. Its messages stay in the
+	// stream, but no reader returns them, and they are not part of the chain. The next append comes after end.
 	end uint64
 }
 
@@ -176,9 +175,9 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// behind returns the end after which an append must write that names the event `last`. If `last` is not
-// the end that this Log knows, another writer may have written. Then behind reads the stream. If the
-// result is not the real end of the log, the stream refuses the append.
+// An append names the event `last`. behind returns the end of the log after which this append writes.
+// If `last` is not the end that this Log knows, another writer may have written, and behind reads the
+// stream. If the result is not the real end of the log, the stream refuses the append.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	l.mu.Lock()
 	known := l.tail
@@ -219,7 +218,7 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 	return msg, digest, nil
 }
 
-// batchAgain is the pause before Append sends a batch again that the bus could not assemble.
+// If the bus cannot assemble a batch, Append sends the batch again after batchAgain.
 const batchAgain = 100 * time.Millisecond
 
 // publishWhole calls the method publish until the bus has assembled the batch, or ctx ends. The bus

@@ -224,7 +224,7 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 }
 
 // fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`.
-// The result has at most `count` messages. If the result has fewer messages, the error is the reason.
+// The result has at most `count` messages. An error is the reason why there are no more messages.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")

@@ -16,9 +16,8 @@ const (
 	restoreBatchBytes = 4 << 20
 )
 
-// Restorer rebuilds a log from its entries. The entries keep their sequences and links. Restorer writes
-// the entries in batches. These batches need not be the original appends, because all entries come from
-// complete appends.
+// Restorer rebuilds a log from its entries. The entries keep their sequences and links. Restorer writes the entries
+// in batches. These batches need not be the original appends, because all entries come from complete appends.
 type Restorer struct {
 	log   *Log
 	seq   uint64       // of the last message

@@ -29,8 +29,7 @@ type ServeOptions struct {
 	SpoolDir string // directory for content above 128 KiB. Serve empties the directory at its start and end
 	// Serve calls Ready when it begins to receive calls. May be nil.
 	Ready func()
-	// Serve calls Denied each time that a node tries an action without permission. Denied must not
-	// block. May be nil.
+	// Serve calls Denied each time that a node tries an action without permission. Denied must not block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
 	// Serve calls Excess for each message of a node that has already reached its limit of simultaneous
 	// calls. Serve passes the message's bytes to Excess. If Excess returns true, Serve does not answer

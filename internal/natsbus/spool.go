@@ -100,10 +100,9 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for `size` bytes of a node. The argument `mine` is the number of bytes that the node
-// then has. room removes parcels of nodes that have more bytes than that, the least recently used
-// parcel first. The announced size of a parcel counts from the beginning, even if no chunk has arrived.
-// The caller holds s.mu.
+// room makes room for `size` bytes of a node. The argument `mine` is the number of bytes that the node then has. room
+// removes parcels of nodes that have more bytes than that, the least recently used parcel first. The announced size
+// of a parcel counts from the beginning, even if no chunk has arrived. The caller holds s.mu.
 func (s *spool) room(size, mine int64) bool {
 	for s.total+size > maxSpool {
 		var most tutti.NodeKey
@@ -227,8 +226,7 @@ func (e *entry) content() ([]byte, error) {
 	return content, nil
 }
 
-// The method tried counts a call with this parcel that the node has to repeat, and returns the new
-// count.
+// The method tried counts a call with this parcel that the node has to repeat, and returns the new count.
 func (e *entry) tried() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

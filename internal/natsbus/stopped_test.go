@@ -19,9 +19,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// These two environment variables are set only in the process that the test stops. The first
-// contains the bus's address. The second contains the directory of the authority that makes the
-// process's credentials.
+// These two environment variables are set only in the process that the test stops. The first contains the bus's
+// address. The second contains the directory of the authority that makes the process's credentials.
 const (
 	stoppedBus  = "TUTTI_TEST_STOPPED_BUS"
 	stoppedKeys = "TUTTI_TEST_STOPPED_KEYS"

@@ -66,8 +66,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// overdue is a context that ends when the test closes the channel `done`. The context then reports
-// a deadline that has passed.
+// overdue is a context whose deadline passes when the test closes the channel `done`.
 type overdue struct {
 	context.Context
 	done chan struct{}
@@ -263,8 +262,7 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log handler. When a log message begins with the field `text`, the handler closes the
-// channel `reached`, and blocks until the channel `on` is closed.
+// holdUp is a log handler. When a message begins with `text`, it closes `reached` and waits for `on`.
 type holdUp struct {
 	slog.Handler
 	text        string
@@ -465,8 +463,7 @@ func TestSendAndRing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// OnRing only sends a subscription to the bus. When a later call is answered, the bus has
-	// processed the subscription.
+	// When this call is answered, the bus has also processed the subscription of OnRing.
 	for _, conn := range []*natsbus.Conn{c, o} {
 		if _, err := conn.Call(within(t), "sync", nil); err != nil {
 			t.Fatal(err)

@@ -25,8 +25,7 @@ type VisitorOptions struct {
 	Disconnect func(id uint64) error
 	// Visitors calls Refused when the bus has refused a client. Refused must not block.
 	Refused func(from, what string, cause error)
-	// Visitors calls Denied when a node has tried an action without permission. Denied must not
-	// block.
+	// Visitors calls Denied when a node has tried an action without permission. Denied must not block.
 	Denied func(key tutti.NodeKey, what string)
 	Logger *slog.Logger // may be nil
 }
@@ -124,8 +123,7 @@ func keyOf(text string) (tutti.NodeKey, bool) {
 		return "", false
 	}
 	key := tutti.NodeKey(claims.Subject)
-	// The JWT of a node has a limit for subscriptions. The JWTs of the server's own connections
-	// have no such limit.
+	// The JWT of a node has a limit for subscriptions. The JWTs of the server's own connections have no such limit.
 	return key, key.Validate() == nil && claims.Subs != jwt.NoLimit
 }
 
@@ -167,9 +165,8 @@ func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	return out
 }
 
-// The caller reports with Unread that the client with this JWT leaves too many answers unread, more
-// than an honest node can have. Unread closes the node's connections. The node may connect again after
-// some time.
+// Unread handles a client that leaves more answers unread than an honest node can have. The client is the owner of
+// this JWT. Unread closes the node's connections. The node may connect again after some time.
 func (v *Visitors) Unread(jwt string) {
 	if key, known := keyOf(jwt); known && v.excess.lockOut(key, time.Now()) {
 		v.putOut(key, "leave more than 4 MiB of answers unread")
@@ -186,8 +183,7 @@ func (v *Visitors) putOut(key tutti.NodeKey, what string) {
 	}
 }
 
-// The caller reports with Violated that the client with this JWT used a subject that it may not
-// use.
+// Violated records that the client with this JWT has used a subject without permission.
 func (v *Visitors) Violated(jwt, what string) {
 	if key, known := keyOf(jwt); known {
 		v.o.Denied(key, what)

@@ -66,9 +66,8 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 // RenewDeadline is how long a renewal of an operator's certificate may take.
 const RenewDeadline = 10 * time.Second
 
-// While the server's keys are rotated, the server tells operators which keys to use (ADR 0027).
-// follower changes the operator's directory to these keys, during any request of the operator. It tries
-// each change once.
+// While the server's keys are rotated, the server tells operators which keys to use (ADR 0027). follower changes the
+// operator's directory to these keys, during any request of the operator. It tries each change once.
 type follower struct {
 	dir, name string
 	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower
@@ -126,10 +125,9 @@ func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 	return httpapi.NewClient("http://tutti", &http.Client{Transport: transport}), nil
 }
 
-// RenewOperator replaces the operator's certificate by a certificate for a new key if at most a
-// third of its life is left. RenewOperator does nothing if the certificate is missing or has ended.
-// After a crash, the directory has either the old certificate and key or the new certificate and
-// key.
+// RenewOperator replaces the operator's certificate by a certificate for a new key if at most a third of its life is
+// left. RenewOperator does nothing if the certificate is missing or has ended. After a crash, the directory has
+// either the old certificate and key or the new certificate and key.
 func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {

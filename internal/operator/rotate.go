@@ -21,10 +21,9 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys
-// that the operator has verified or made. If a server was set back and has lost some statements, the
-// operator's command sends them again. If a server has different statements, the command refuses the
-// server.
+// TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that the operator
+// has verified or made. If a server was set back and has lost some statements, the operator's command sends them
+// again. If a server has different statements, the command refuses the server.
 const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
@@ -352,8 +351,7 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {
 		case tutti.CodeOf(err) == tutti.CodeConflict:
-			// The server has code that only earlier keys have signed. With the new key, nobody can
-			// verify this code.
+			// The server has code that only earlier keys have signed. With the new key, nobody can verify this code.
 			return tutti.Wrap("", err, "tell the server again which code keys sign; push the code again (tutti code push --again), say again who signs actions (tutti operator trust), and repeat this")
 		case err != nil:
 			return tutti.Wrap("", err, "tell the server again which code keys sign")
@@ -365,8 +363,7 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 	return nil
 }
 
-// rotationNow returns the present state of a rotation: the keys that sign now, and which nodes
-// trust them.
+// rotationNow returns the present state of a rotation: the keys that sign now, and which nodes trust them.
 func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cli.CodeKeyRotation, error) {
 	out := cli.CodeKeyRotation{Missing: []cli.NotThere{}}
 	last, any, err := identity.Last(said.Fleet, said.Trust)

@@ -33,8 +33,7 @@ const (
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
-	// Secrets contains the secrets that this operator has sealed, with the targets of the last
-	// time.
+	// Secrets contains the secrets that this operator has sealed, with the targets of the last time.
 	Secrets map[string]pinnedSecret `json:"secrets,omitempty"`
 }
 
@@ -232,10 +231,9 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// The function pin checks the recipients that the server names, and stores their keys. It returns an
-// error if a recipient cannot be among the targets, or if a key differs from the key that is stored for
-// the node. Before it stores the first key of a node, it asks the operator. It lists these nodes in the
-// argument `out`.
+// The function pin checks the recipients that the server names, and stores their keys. It returns an error if a
+// recipient cannot be among the targets, or if a key differs from the key that is stored for the node. Before it
+// stores the first key of a node, it asks the operator. It lists these nodes in the argument `out`.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
@@ -370,8 +368,7 @@ func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	return known, unlock, err
 }
 
-// pinsWait is how long a command waits for the lock while another command of the same operator has
-// it.
+// pinsWait is how long a command waits for the lock while another command of the same operator has it.
 const pinsWait = 10 * time.Second
 
 func loadPins(c cli.Connection) (pins, error) {

@@ -179,14 +179,14 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 	return s.plans(source)
 }
 
-// stillSigned reports whether a key has signed the statement that nodes trust now. If only an earlier
+// stillSigned reports whether a key that nodes trust now has signed the statement. If only an earlier
 // key has signed it, stillSigned returns false.
 func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// count returns the next counter of an environment. The counter is higher than `shown` and than each
-// counter in CountersFile for this environment. count stores the new counter in CountersFile.
+// count returns the next counter of an environment. The counter is higher than `shown` and higher
+// than the environment's counter in CountersFile. count stores the new counter in CountersFile.
 func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}

@@ -19,8 +19,7 @@ func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*Audit
 	return &AuditReader{ReadAudit: in, past: p, log: log, yield: yield}, nil
 }
 
-// AuditReader reads entries of the audit trail. Its field After is the last entry that the reader
-// has read.
+// AuditReader reads entries of the audit trail. Its field After is the last entry that the reader has read.
 type AuditReader struct {
 	api.ReadAudit
 	past  *Past

@@ -76,8 +76,7 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 			return err
 		}
 	}
-	// Look for the named content again. Meanwhile the server may have appended events that name more
-	// content.
+	// Look for the named content again. Meanwhile the server may have appended events that name more content.
 	if found, err = (&keeper{Past: p, log: log}).content(ctx); err != nil {
 		return err
 	}

@@ -7,9 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keptLinks is how many of the last events have their link in memory. Each node claims every half
-// minute, and a claim names an event. If this event is one of the last ones, the server does not
-// have to read the disk.
+// keptLinks is how many of the last events have their link in memory. Each node claims every half minute, and a claim
+// names an event. If this event is one of the last ones, the server does not have to read the disk.
 const keptLinks = 8192
 
 // links has the links of the last events, by sequence.
@@ -32,8 +31,7 @@ func (l *links) note(events ...tutti.Event) {
 	}
 }
 
-// The method of looks up the link of an event. It returns an empty digest if the link is not in
-// memory.
+// The method of looks up the link of an event. It returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,9 +51,8 @@ func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
 // Link returns the link of one of the last events. Link returns an empty digest if the link is not in memory.
 func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
 
-// noLink stands for the link of an event that the log does not have. It differs from the link of
-// every event. So a caller who has seen an event with this sequence notices that the log has lost
-// it.
+// noLink stands for the link of an event that the log does not have. It differs from the link of every event. So a
+// caller who has seen an event with this sequence notices that the log has lost it.
 const noLink tutti.Digest = "none"
 
 // LinkOfOld reads the link of one event from disk. LinkOfOld returns an empty digest if a snapshot

@@ -15,9 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// Tearing is a log that may end with an incomplete append after a loss of power. Torn returns the
-// last sequence of this append. Readers skip the append, and the next event gets a sequence after
-// Torn.
+// Tearing is a log that may end with an incomplete append after a loss of power. Torn returns the last sequence of
+// this append. Readers skip the append, and the next event gets a sequence after Torn.
 type Tearing interface {
 	Torn() uint64
 }
@@ -29,9 +28,8 @@ type Options struct {
 	Logger *slog.Logger
 	// KeepReports says which reports and logs of runs are kept. By default, all are kept.
 	KeepReports retain.Reports
-	// Scrubs stores when the server last read all content, to find damage. The server reads all
-	// content once per ScrubEvery. If Scrubs is nil or ScrubEvery is 0, the server never reads all
-	// content.
+	// Scrubs stores when the server last read all content, to find damage. The server reads all content once per
+	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, the server never reads all content.
 	Scrubs     Scrubs
 	ScrubEvery time.Duration
 }

@@ -17,9 +17,8 @@ type StoredQuestions struct {
 	Digest  tutti.Digest
 }
 
-// StoreQuestions stores the questions of a run as blobs. Runs with equal questions share one blob.
-// The hiera keys that were not found are in a separate blob, because all nodes of one role have the
-// same such keys.
+// StoreQuestions stores the questions of a run as blobs. Runs with equal questions share one blob. The hiera keys
+// that were not found are in a separate blob, because all nodes of one role have the same such keys.
 func (p *Past) StoreQuestions(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (StoredQuestions, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {

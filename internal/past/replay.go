@@ -31,8 +31,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	return nil
 }
 
-// Torn returns the last sequence of an incomplete append at the end of the log, or 0. Readers skip such
-// an append.
+// Torn returns the last sequence of an incomplete append at the end of the log, or 0. Readers skip such an append.
 func (p *Past) Torn() uint64 {
 	if l, ok := p.opts.Log.(Tearing); ok {
 		return l.Torn()

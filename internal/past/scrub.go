@@ -29,8 +29,7 @@ type Scrubs interface {
 
 const (
 	maxDamaged = 100
-	// firstScrub is how long the server waits before its first scrub after a start, because it is busy
-	// at first.
+	// firstScrub is how long the server waits before its first scrub after a start, because it is busy at first.
 	firstScrub = time.Hour
 	// A scrub reads only during 1/scrubShare of the time, so that it does not disturb other work.
 	scrubShare = 10

@@ -28,16 +28,14 @@ func newSharedAsked() *sharedAsked {
 	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Questions]{}, absent: map[tutti.Digest]*keySet{}}
 }
 
-// known returns the questions in the blob with this digest. It returns nil if no code uses these
-// questions now.
+// known returns the questions in the blob with this digest. It returns nil if no code uses these questions now.
 func (s *sharedAsked) known(digest tutti.Digest) *tutti.Questions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[digest].Value()
 }
 
-// The method keys returns the keys in the blob `absent`. It returns nil if no code uses these keys
-// now.
+// The method keys returns the keys in the blob `absent`. It returns nil if no code uses these keys now.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +67,8 @@ func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Questions) *tutt
 	return content
 }
 
-// unused contains the digests of questions, and of their absent keys, that no code uses any more.
+// unused stands for questions that no code uses any more. It contains the digests of the questions
+// and of their absent keys.
 type unused struct{ asked, absent tutti.Digest }
 
 func (s *sharedAsked) forget(u unused) {

@@ -11,9 +11,8 @@ const (
 	// maxResult bounds a result without the list of questions whose answers the run waits for. The
 	// bound is enough for fifteen failures, each with the last lines of a journal.
 	maxResult = 64 << 10
-	// maxWaits bounds the list of these questions. The bound is enough for the allowed number of
-	// questions of the allowed size. But some characters are longer in JSON, so questions with many
-	// such characters may not fit.
+	// maxWaits bounds the list of these questions. The bound is enough for the allowed number of questions of the
+	// allowed size. But some characters are longer in JSON, so questions with many such characters may not fit.
 	maxWaits = 192 << 10
 	// If a failure or a change does not fit, its texts are cut to maxShort bytes.
 	maxShort = 200

@@ -49,8 +49,7 @@ func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	}
 }
 
-// TestAllTextsOfAResultAreWords checks that Result makes all texts safe. It fails if Result forgets
-// a new field.
+// TestAllTextsOfAResultAreWords checks that Result makes all texts safe. It fails if Result forgets a new field.
 func TestAllTextsOfAResultAreWords(t *testing.T) {
 	var r tutti.Result
 	count := 0

@@ -10,8 +10,8 @@ import (
 type Wish struct {
 	Verbs []tutti.Verb // one of these verbs is enough; if the list is empty, everybody may act
 	What  string       // text for people that follows `may not`, for example "run deploy"
-	// If Narrow is true, the fields from Plan to Key describe the wish, and access must allow exactly
-	// that. If Narrow is false, access must only contain the verb for this operator.
+	// If Narrow is true, the fields from Plan to Key describe the wish, and access must allow this
+	// wish. If Narrow is false, it is enough that access gives the verb to the operator.
 	Narrow bool
 	// Later says that the plan, nodes or key of the wish are not known yet. In this case, the error
 	// suggests a line with placeholders, so that the line does not allow too much.
@@ -69,8 +69,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sto allow this, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
-// open adds placeholders to the suggested entry. It returns false if the verb of the entry cannot
-// be limited.
+// open adds placeholders to the suggested entry. It returns false if the verb of the entry cannot be limited.
 func open(missing *tutti.Access) bool {
 	switch missing.May[0] {
 	case tutti.VerbRun:

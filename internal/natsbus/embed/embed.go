@@ -56,10 +56,9 @@ const (
 	MaxBatch = 20000
 
 	startTimeout = 30 * time.Second
-	// helloTimeout is how long a client may take for TLS. For its authentication, the client may then
-	// take this time again. If a whole fleet connects at once, the server may disconnect a slow client.
-	// The client then connects again and has only lost time. Guard limits how many clients may be in
-	// TLS or authentication at once.
+	// helloTimeout is how long a client may take for TLS. For its authentication, the client may then take this time
+	// again. If a whole fleet connects at once, the server may disconnect a slow client. The client then connects
+	// again and has only lost time. Guard limits how many clients may be in TLS or authentication at once.
 	helloTimeout = 20 * time.Second
 )
 

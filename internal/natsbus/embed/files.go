@@ -17,15 +17,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LastWhole reads the files of a stream and changes nothing. No server may use dir at that time.
-// LastWhole returns the sequence of the last record before the first damaged record, or 0 if there are
-// no files. LastWhole also returns the place of the first damaged record. If there is no damage,
-// `damage` is empty.
+// LastWhole reads the files of a stream and changes nothing. No server may use dir at that time. LastWhole returns
+// the sequence of the last record before the first damaged record, or 0 if there are no files. LastWhole also returns
+// the place of the first damaged record. If there is no damage, `damage` is empty.
 //
-// When a server starts, it truncates a damaged file where the damage begins, even in the middle of the
-// file. Then the server continues with the records before that place. A loss of power normally damages
-// only the end of the last file. So a caller must call LastWhole before the server starts, to find out
-// whether other records are damaged, too.
+// When a server starts, it truncates a damaged file where the damage begins, even in the middle of the file. Then the
+// server continues with the records before that place. A loss of power normally damages only the end of the last
+// file. So a caller must call LastWhole before the server starts, to find out whether other records are damaged, too.
 //
 // The files have the format of nats-server 2.15 (filestore.go, rebuildStateFromBufLocked).
 func LastWhole(dir, stream string) (seq uint64, damage string, err error) {

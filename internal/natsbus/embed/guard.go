@@ -23,9 +23,8 @@ const (
 	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
 	guardEvery = 20 * time.Millisecond
-	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, and
-	// each answer has at most 128 KiB. So even a node with a slow connection leaves at most 2 MiB
-	// unread.
+	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, and each answer
+	// has at most 128 KiB. So even a node with a slow connection leaves at most 2 MiB unread.
 	mostUnread = 4 << 20
 	// Guard looks at the unread bytes of all connections. The pause between two looks is unreadEvery,
 	// or unreadEveryEach for each connection if that is longer.
@@ -49,11 +48,10 @@ type GuardOptions struct {
 	Unread func(jwt string)
 }
 
-// Guard limits the connections of clients that do not authenticate. Without Guard, such clients could
-// use up all connections. Guard runs until ctx ends. If there are too many such connections, Guard
-// closes connections of the sources that have the most connections. After that, these sources all have
-// the same number of connections. Guard closes the oldest connections of a source first, so honest
-// clients still get in.
+// Guard limits the connections of clients that do not authenticate. Without Guard, such clients could use up all
+// connections. Guard runs until ctx ends. If there are too many such connections, Guard closes connections of the
+// sources that have the most connections. After that, these sources all have the same number of connections. Guard
+// closes the oldest connections of a source first, so honest clients still get in.
 //
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.

@@ -14,9 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 )
 
-// TestStrangersAfterTLSAreFew checks the limit for connections that finish TLS and then say nothing.
-// Guard closes the oldest of them. Connections that are still in TLS do not count. A node can still
-// connect.
+// TestStrangersAfterTLSAreFew checks the limit for connections that finish TLS and then say nothing. Guard closes the
+// oldest of them. Connections that are still in TLS do not count. A node can still connect.
 func TestStrangersAfterTLSAreFew(t *testing.T) {
 	const most, finish, begin = 100, 130, 200
 	bus := bustest.StartWith(t, func(o *embed.Options) { o.AfterTLS = most })

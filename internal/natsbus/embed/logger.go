@@ -27,9 +27,8 @@ type violation struct {
 	what string
 }
 
-// violationRE matches the bus's log line about a violation. The line has the client's name after its
-// number, and the client may choose any text as its name. So the expression uses only the beginning and
-// the end of the line.
+// violationRE matches the bus's log line about a violation. The line has the client's name after its number, and the
+// client may choose any text as its name. So the expression uses only the beginning and the end of the line.
 var violationRE = regexp.MustCompile(`^\S+ - cid:(\d+) - .*\b(Publish|Subscription) Violation - (?:Subject|Reply) ("(?:[^"\\]|\\.)*")[^"]*(?:Queue: "[^"]*"[^"]*)?$`)
 
 func violationIn(text string) (violation, bool) {
