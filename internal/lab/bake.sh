@@ -23,7 +23,7 @@ enabled_units() {
 kept() {
   set -f # the patterns are for case, not for files
   for pattern in $enabled; do
-    # shellcheck disable=SC2254 # a pattern is what it is
+    # shellcheck disable=SC2254 # $pattern is meant as a pattern
     case "${1%.service}" in $pattern) set +f; return 0 ;; esac
   done
   set +f
@@ -32,7 +32,7 @@ kept() {
 enabled_units > "$root/tmp/before"
 chroot "$root" apt-get -q update
 chroot "$root" apt-get -q -y dist-upgrade
-# shellcheck disable=SC2086 # a list of package names
+# shellcheck disable=SC2086 # $packages is a list of names
 chroot "$root" apt-get -q -y --no-install-recommends install $packages
 enabled_units > "$root/tmp/after"
 

@@ -111,8 +111,8 @@ const (
 	maxFollow = 4
 )
 
-// followed makes the node use the keys that the server wants. The method returns when to try again. A
-// zero time means that the node need not try again before the server requests it.
+// The method followed makes the node use the keys that the server wants. The method returns when to
+// try again. A zero time means that the node need not try again before the server requests it.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)

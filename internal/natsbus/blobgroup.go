@@ -38,8 +38,9 @@ type put struct {
 	lead chan struct{} // closed when this caller must store the messages of all waiting callers
 }
 
-// store writes messages unless their subjects already have content. A subject is made of a digest, so an existing
-// message with the same subject has the same content. store returns when the messages are on disk.
+// The method store writes those messages whose subject has no content yet. A subject is made of a
+// digest, so an existing message with the same subject has the same content. store returns when the
+// messages are on disk.
 func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	if err := ctx.Err(); err != nil {
 		return wrap(err, "store a blob")
@@ -86,7 +87,7 @@ func (g *group) join(p *put) bool {
 	return leads
 }
 
-// take returns the puts to store together. The first of the puts is the leader's own put.
+// The method take returns the puts to store together. The first of the puts is the leader's own put.
 func (g *group) take() []*put {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +101,7 @@ func (g *group) take() []*put {
 	return taken
 }
 
-// leave chooses the next waiting put as the leader.
+// The method leave chooses the next waiting put as the leader.
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,8 +181,8 @@ func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// fresh returns a copy of the message for publishing. The stream stores the copy only if its subject has no message
-// yet.
+// The function fresh returns a copy of the message for publishing. The stream stores the copy only if its subject
+// has no message yet.
 func fresh(m *nats.Msg) *nats.Msg {
 	out := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
 	for key, values := range m.Header {

@@ -55,7 +55,7 @@ func newSpool(dir string, now func() time.Time) (*spool, error) {
 	return &spool{dir: dir, now: now, entries: map[tutti.NodeKey]map[string]*entry{}}, nil
 }
 
-// close removes everything.
+// The method close removes everything.
 func (s *spool) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *spool) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// open returns the entry of a parcel, and creates the entry if necessary.
+// The method open returns the entry of a parcel, and creates the entry if necessary.
 func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (e *entry) needs(offset int64, size int) bool {
 	return offset == e.have && e.have+int64(size) <= e.size
 }
 
-// fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
+// The method fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
 func (e *entry) fill(content []byte) error {
 	_, err := e.write(0, content)
 	e.mu.Lock()

@@ -44,11 +44,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// named returns the digests of all blobs that a sweep must keep. It finds the digests in all texts of the events of
-// the log and of the latest snapshot. So it also finds the digests in kinds of events that a later release adds. It
-// adds the digest of each event, because an event may itself be stored as a blob. It adds the files in the manifests
-// of code. The reports and logs of runs are named only as long as they should stay. Before a sweep removes reports,
-// the server appends an event that says which reports do not stay.
+// The method named returns the digests of all blobs that a sweep must keep. It finds the digests in all texts of the
+// events of the log and of the latest snapshot. So it also finds the digests in kinds of events that a later release
+// adds. It adds the digest of each event, because an event may itself be stored as a blob. It adds the files in the
+// manifests of code. The reports and logs of runs are named only as long as they should stay. Before a sweep removes
+// reports, the server appends an event that says which reports do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {
