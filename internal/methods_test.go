@@ -16,8 +16,8 @@ import (
 // of the type.
 const maxMethods = 40
 
-// oldTypes are the types with more methods, and the number of methods of each. A number may only fall. After removing
-// methods, lower the number. Remove the row when the number has reached the bound.
+// oldTypes are the types that have more methods than maxMethods, with the number of their methods. A number may only
+// fall. When you have removed methods, lower the number. When the number has reached maxMethods, remove the row.
 var oldTypes = map[string]int{
 	"internal/agent.Agent":    120,
 	"internal/converge.State": 81,
@@ -60,7 +60,7 @@ func receiver(of ast.Expr) string {
 	return fmt.Sprintf("%T", of)
 }
 
-// tooMany returns the errors in the numbers of methods, one line each.
+// tooMany returns one line for each wrong number of methods.
 func tooMany(methods, old map[string]int) []string {
 	var found []string
 	for name, n := range methods {

@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// byAll and the lists below name the verbs that may call a route, in addition to admin. An operator
-// with the verb `run` may also read, and every operator may view.
+// byAll and the lists below name verbs. An operator with one of these verbs, or with the verb `admin`, may call the
+// route. An operator with the verb `run` may also read, and every operator may view.
 const (
 	byAll     = "view read run approve code data puppet nodes"
 	byReaders = "read run"
@@ -85,7 +85,7 @@ func TestEveryRouteAndRole(t *testing.T) {
 	t.Cleanup(server.Close)
 	refused := func(route, operator string) bool {
 		var in any = struct{}{}
-		same := api.FleetSource{File: "tutti.yaml", Source: []byte(source)} // another file is only for admins
+		same := api.FleetSource{File: "tutti.yaml", Source: []byte(source)} // only an admin may change the fleet file
 		switch route {
 		case "code/effect":
 			in = api.PushQuery{Fleet: same}

@@ -51,7 +51,8 @@ func newBudget() *budget {
 	return &budget{all: semaphore.NewWeighted(allBodies), own: map[string]*share{}}
 }
 
-// with returns the share of the operator. The caller must call leave when it no longer needs the share.
+// The method with returns the operator's share of the budget. The caller must call leave when it no
+// longer needs the share.
 func (b *budget) with(who string) (own *share, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,9 +70,9 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// take waits until there is room for a body. The argument `size` is the size of the body in bytes. take waits first
-// in the operator's own queue, then in the common queue. Both queues are first in, first out. take returns
-// CodeUnavailable if there is no room in time.
+// The method take waits until there is room for a body. The argument `size` is the size of the body in bytes. take
+// waits first in the operator's own queue, then in the common queue. Both queues are first in, first out. take
+// returns CodeUnavailable if there is no room in time.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyPatience)
 	defer cancel()
@@ -92,9 +93,9 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 	}, nil
 }
 
-// call waits until the server may handle one more request of the operator. An operator who sends many requests at
-// once therefore delays only their own requests. call returns CodeUnavailable if none of the operator's running
-// requests ends in time.
+// The method call waits until the server may handle one more request of the operator. An operator who sends many
+// requests at once therefore delays only their own requests. call returns CodeUnavailable if none of the
+// operator's running requests ends in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
@@ -109,8 +110,8 @@ func (b *budget) call(ctx context.Context, who string) (leave func(), err error)
 	}, nil
 }
 
-// stream counts a new stream of an operator. stream returns CodeConflict if the operator already has too many
-// streams.
+// The method stream counts a new stream of an operator. stream returns CodeConflict if the operator already
+// has too many streams.
 func (b *budget) stream(who string) (leave func(), err error) {
 	own, left := b.with(who)
 	b.mu.Lock()
@@ -131,8 +132,9 @@ func (b *budget) stream(who string) (leave func(), err error) {
 	}, nil
 }
 
-// read returns the body of a request. The argument `limit` is the largest size of the body in bytes. The caller must
-// call release when it no longer needs the body. If the body is larger than smallBody, the method waits for room.
+// The method read returns the body of a request. The argument `limit` is the largest size of the body in bytes. The
+// caller must call release when it no longer needs the body. If the body is larger than smallBody, the method waits
+// for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	invalid := func(err error) error {
 		return tutti.Wrap(tutti.CodeInvalid, err, "request")
@@ -160,7 +162,7 @@ func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	whole.Write(body)
 	stays := false
 	defer func() {
-		if !stays { // also after a panic, which fails one request and not the server
+		if !stays { // this also runs after a panic, because a panic ends only this request and not the server
 			release()
 		}
 	}()

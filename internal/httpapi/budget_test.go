@@ -73,13 +73,13 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	})
 }
 
-// large is the list of calls that may have a large input.
+// The variable large is the list of calls that may have a large input.
 var large = []string{
 	"blobs/missing", "blobs/put", "ca/rotate", "code/effect", "code/push", "data/effect", "data/set", "fleet/set", "jobs/start", "remote/ask",
 	"secrets/effect", "secrets/recipients", "secrets/recover", "secrets/seal", "signing/code", "signing/operators", "signing/trust",
 }
 
-// serving serves the calls. The request's header names the operator.
+// serving starts a server of all calls. The header Operator of a request names its operator.
 func serving(t *testing.T, j jobs) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
@@ -248,7 +248,7 @@ func TestAnOperatorHasSoManyStreams(t *testing.T) {
 	}
 }
 
-// as adds an operator's name to each request.
+// The type `as` is an HTTP transport. It adds an operator's name to each request.
 type as struct {
 	operator string
 	by       http.RoundTripper

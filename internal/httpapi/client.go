@@ -180,7 +180,7 @@ func (c *Client) AskNodes(ctx context.Context, in api.NodesQuestion, yield func(
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; the nodes may have done the action nevertheless")
 }
 
-// follow reads a stream. The argument `broken` is part of the error for a stream that ends too early.
+// The function follow reads a stream. The argument `broken` is part of the error for a stream that ends too early.
 func follow[Item any](ctx context.Context, c *Client, name string, in any, yield func(Item) error, broken string) error {
 	body, err := json.Marshal(in)
 	if err != nil {

@@ -32,7 +32,8 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 				return nil, nil, err
 			}
 			known := false
-			// the CA of these tests' certificates is not the CA in the log
+			// the log has another serial number for this operator, because another CA signed the
+			// certificate of this test
 			for _, e := range f.Events() {
 				if b, is := e.Body.(*tutti.OperatorIssued); is && b.Operator == name {
 					known, serial = true, b.Serial
@@ -53,7 +54,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 	return strings.Replace(s.URL, "http://", "https://", 1), authority
 }
 
-// with returns an HTTP client with this configuration.
+// The function `with` returns an HTTP client with this TLS configuration.
 func with(t *testing.T, config *tls.Config) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}

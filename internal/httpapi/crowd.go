@@ -23,22 +23,22 @@ type crowd struct {
 type guest struct {
 	net.Conn
 	from string // changes only while the guest is not in a crowd
-	said int    // number of bytes that the client has sent, counted up to hello
+	said int    // number of bytes that the client has sent; the count stops at the constant hello
 
 	turns *turns // not nil during the handshake; only the handshake uses it
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
 	// far is set when the client has sent its TLS hello or its whole request. far is also set while the
-	// server handles an operator's request on the connection. The crowd first closes connections whose field
-	// `far` is not set. Under the crowd's lock.
+	// server handles an operator's request on the connection. The crowd first closes connections whose
+	// field `far` is not set. The crowd's lock guards `far`.
 	far    bool
-	served int // number of operators' requests that run now, also under the crowd's lock
+	served int // number of operators' requests that run now; the crowd's lock guards it
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// enter adds a connection. If there is no room, the method closes another connection.
+// The method enter adds a connection. If there is no room, the method closes another connection.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c
@@ -82,7 +82,7 @@ func (c *crowd) remove(g *guest) {
 	}
 }
 
-// close closes all connections, and every connection that enters later.
+// The method close closes all connections. After that, the crowd closes each new connection at once.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *crowd) close() {
 	}
 }
 
-// leave removes the connection from its crowd.
+// The method leave removes the connection from its crowd.
 func (g *guest) leave() {
 	g.mu.Lock()
 	c := g.in
@@ -108,13 +108,13 @@ func (g *guest) leave() {
 	c.remove(g)
 }
 
-// came sets the field `far` of the connection.
+// The method came sets the field `far` of the connection.
 func (g *guest) came() {
 	g.inside(func() { g.far = true })
 }
 
-// serves adds the argument `by` to the number of running requests. While this number is above zero, the field
-// `far` is set.
+// The method serves adds the argument `by` to the number of running requests. While this number is above
+// zero, the field `far` is set.
 func (g *guest) serves(by int) {
 	g.inside(func() {
 		g.served += by
@@ -122,8 +122,8 @@ func (g *guest) serves(by int) {
 	})
 }
 
-// inside calls the function `do` while it has the lock of the connection's crowd. If the connection is not in a
-// crowd, the method does nothing.
+// The method inside calls the function `do` while it has the lock of the connection's crowd. If the connection
+// is not in a crowd, the method does nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in
@@ -139,8 +139,8 @@ func (g *guest) inside(do func()) {
 // hello is the minimum size of a client's first message, in bytes.
 const hello = 100
 
-// Read counts the bytes that the client has sent. During the handshake, Read waits for a place before it returns
-// what the client has sent.
+// Read counts the bytes that the client has sent. During the handshake, Read returns the bytes only
+// after the handshake has got a place (see turns).
 func (g *guest) Read(p []byte) (int, error) {
 	g.turns.waits()
 	n, err := g.Conn.Read(p)

@@ -24,7 +24,7 @@ const (
 // server has too many connections, it closes the connections that take the longest (see Door).
 func Transport(config *tls.Config, dialer *net.Dialer) *http.Transport {
 	config = config.Clone()
-	// the other protocols name the CAs that the client trusts (ADR 0027)
+	// the caller's protocols are the names of the CAs that the client trusts (ADR 0027)
 	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...)
 	d := &tls.Dialer{NetDialer: dialer, Config: config}
 	return &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -13,11 +13,11 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Door is a listener whose connections have finished TLS. It ends connections that do not finish TLS in time.
-// It bounds three sets of connections (see crowd): those in TLS, those without a certificate, and those with
-// one. A busy machine may need long for TLS, so the Door first ends connections that have not even sent a
-// hello. It computes only for a few handshakes at the same time, so that enough processors stay free for the server's
-// other work.
+// Door is a listener whose connections have finished TLS. The Door ends connections that do not finish TLS in time.
+// The Door limits three sets of connections (see crowd): connections in the TLS handshake, connections without a
+// certificate, and connections with a certificate. A busy client may need long for TLS, so the Door first ends
+// connections that have not even sent a hello. The Door computes only for a few handshakes at the same time, so that
+// enough processors stay free for the server's other work.
 type Door struct {
 	net.Listener
 	o         DoorOptions
@@ -35,14 +35,14 @@ type Door struct {
 type DoorOptions struct {
 	TLS *tls.Config // required
 	// Refused is called with the address of a connection that the Door closed, and with the reason.
-	// It may block. Then others wait, too.
+	// While Refused blocks, the handling of other connections may wait, too.
 	Refused func(from string, cause error)
 
 	Timeout   time.Duration // for TLS; 10 s
 	Most      int           // connections in TLS at the same time, by default 1024
 	Strangers int           // connections without a certificate that have finished TLS, by default 256
 	Operators int           // connections with a certificate that have finished TLS, by default 1024
-	Hellos    int           // handshakes that compute at the same time; one for two processors
+	Hellos    int           // handshakes that compute at the same time, by default half the number of processors
 }
 
 const (
@@ -127,7 +127,7 @@ func (d *Door) shake(g *guest) {
 	t := tls.Server(g, d.o.TLS)
 	g.turns = &turns{ctx: ctx, places: d.hellos}
 	err := handshake(ctx, t)
-	g.turns.waits() // also if the handshake sent no answer
+	g.turns.waits() // frees the place if the handshake ended without an answer to the client
 	g.turns = nil
 	g.leave()
 	if err != nil {

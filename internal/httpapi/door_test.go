@@ -268,7 +268,7 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	for _, s := range slow {
 		<-s.answered
 	}
-	for range others { // although the slow clients are still connected
+	for range others { // the others finish although the slow clients are still connected
 		if err := <-said; err != nil {
 			t.Fatalf("another client: %v", err)
 		}
@@ -292,8 +292,8 @@ func TestFewHellosAreAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-// TestASecondHelloWaitsForItsTurn: the server asks a client for a second hello if the client guessed the wrong curve. The
-// work for the second hello is the expensive one, so it also needs a place.
+// TestASecondHelloWaitsForItsTurn: the server asks a client for a second hello if the client guessed the wrong curve.
+// The answer to the second hello costs the most work. So the handshake needs a place for the second hello, too.
 func TestASecondHelloWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)

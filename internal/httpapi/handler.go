@@ -31,7 +31,7 @@ func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	}
 }
 
-// do returns a call for a method without an output.
+// The function do returns a call for a method without an output.
 func do[In any](method func(context.Context, In) error) call {
 	return answer(func(ctx context.Context, in In) (nothing, error) { return nothing{}, method(ctx, in) })
 }
@@ -47,10 +47,10 @@ type jsonText = json.RawMessage
 // Options are the settings of the handler.
 type Options struct {
 	Services
-	// Admit identifies the sender of a request, and checks that the sender has one of the verbs. If verbs is empty,
-	// the sender needs no verb. Admit returns a context for the request. This context may end before the request
-	// does. Admit also returns a function that the handler calls after the request. If Admit returns an error, the
-	// handler refuses the request.
+	// Admit identifies the sender of a request, and checks that the sender has one of the verbs. If
+	// verbs is empty, the sender needs no verb. Admit returns a context for the request. This context
+	// may end before the request ends. Admit also returns a function that the handler calls after the
+	// request. If Admit returns an error, the handler refuses the request.
 	Admit func(r *http.Request, verbs []tutti.Verb) (ctx context.Context, leave func(), err error)
 	// The handler calls Denied if Admit refused a request with CodeUnauthenticated or CodeRefused. The handler also
 	// calls Denied for requests from a foreign web page, and for requests that ended in a panic. It may block.
@@ -60,7 +60,7 @@ type Options struct {
 	Names  func(host string) error
 	Logger *slog.Logger
 	Ready  <-chan struct{}
-	// Trust returns the CAs by which operators should verify the server, and the CA that should have signed the
+	// Trust returns the CAs by which operators should verify the server, and the CA that now issues the
 	// operators' certificates. If Trust is nil, answers do not contain these CAs.
 	Trust func() (tutti.KeySets, error)
 	// Position returns the server's position, and refuses operators who have seen a higher position. If Position is
@@ -244,7 +244,7 @@ func write(w http.ResponseWriter, out any, err error) {
 			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
 		}
 		body := bodyOf(err)
-		// this release does not know the code, and net/http would panic on status 0
+		// a code without a status is unknown to this release, and net/http would panic on status 0
 		if statuses[body.Code] == 0 {
 			body.Code = tutti.CodeInternal
 		}

@@ -28,16 +28,16 @@ func contentType(name string) string {
 	return typeJSON
 }
 
-// ownPages refuses requests that a foreign web page lets a browser send with the certificate of the browser's user.
-// A browser names the page in the header Origin. Forms can have only three content types. Before a browser sends
-// another content type, it sends a preflight request, which this server does not answer. A request may have no
-// content type, because the command line of release 0.2.0 sends none. A browser that sends no content type still
-// sends Origin.
+// ownPages protects operators whose browser has their certificate. A foreign web page can make the browser send
+// requests with this certificate, and ownPages refuses these requests. A browser names the page in the header Origin.
+// Forms can have only three content types. Before a browser sends another content type, it sends a preflight request,
+// which this server does not answer. A request may have no content type, because the command line of release 0.2.0
+// sends none. A browser that sends no content type still sends Origin.
 //
-// If the host name of the page leads to this server (DNS rebinding), the browser treats the page and this server as the
-// same origin. In that case the request's host is this name, and the server's certificate does not contain it. All
-// other clients check that the certificate names the host. Health checks may use any host, because a load balancer may
-// use an address that the certificate does not name.
+// If the host name of the page leads to this server (DNS rebinding), the browser treats the page and this server as
+// the same origin. In that case the request's host is the name of the page, and the server's certificate does not
+// contain this name. All other clients check that the certificate names the host. Health checks may use any host,
+// because a load balancer may use an address that the certificate does not name.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == pathHealth || r.URL.Path == pathReady) {

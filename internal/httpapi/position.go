@@ -58,8 +58,8 @@ type Positions interface {
 	Behind(ctx context.Context, seen tutti.Position) error
 }
 
-// positioned is a response writer that adds the server's position when the answer begins. So the position includes
-// the events that the call has appended.
+// positioned is a response writer. It adds the server's position when the answer begins. So the
+// position includes the events that the call has appended.
 type positioned struct {
 	http.ResponseWriter
 	position Positions

@@ -56,8 +56,8 @@ func Strangers(next http.Handler) http.Handler {
 	})
 }
 
-// failing is the end of a body that was already read. Its Read returns the error with which the first reading
-// ended.
+// failing ends a copy of a body. Its Read returns the error with which the reading of the original body
+// ended, or io.EOF.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Each answer to an operator has a header `SIGNER CA CA` (ADR 0027). The header's first word is the CA that should
-// have signed the operator's certificate. The other words are the CAs by which the operator should verify the server.
+// Each answer to an operator has a header `SIGNER CA CA` (ADR 0027). The header's first word is the CA that now
+// issues operators' certificates. The other words are the CAs by which the operator should verify the server.
 const headerTrust = "Tutti-Trust"
 
 // Trust is the set of keys that an operator should use, as the server reports it.

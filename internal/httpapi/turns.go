@@ -2,16 +2,16 @@ package httpapi
 
 import "context"
 
-// turns lets few handshakes compute at the same time. A handshake computes after it has received something, until it
-// sends something or waits for the client again. A client can make the server compute more than once: the server can
-// ask for a second hello. The methods do nothing if the receiver is nil.
+// turns lets few handshakes compute at the same time. A handshake begins to compute when it has received data. It
+// stops when it sends data or waits for more data. A client can make the server compute more than once: the server
+// can ask for a second hello. The methods do nothing if the receiver is nil.
 type turns struct {
 	ctx    context.Context // of the handshake
 	places chan struct{}
 	has    bool // this handshake has a place
 }
 
-// computes waits for a place. The method returns the cause if the handshake ends before that.
+// computes waits for a place. If the handshake ends before it gets a place, the method returns the cause.
 func (t *turns) computes() error {
 	if t == nil || t.has {
 		return nil
@@ -25,7 +25,7 @@ func (t *turns) computes() error {
 	}
 }
 
-// waits frees the place of the handshake.
+// The method waits frees the place of the handshake, because the handshake will wait for the client.
 func (t *turns) waits() {
 	if t != nil && t.has {
 		<-t.places

@@ -23,7 +23,7 @@ import (
 
 // Authority makes and checks credentials on the server. Any number of goroutines may use it.
 type Authority struct {
-	// Lives are the lifetimes of issued credentials. Set it before use.
+	// Lives are the lifetimes of issued credentials. Set them before you use the Authority.
 	Lives Lives
 
 	dir     string
@@ -36,7 +36,7 @@ type Authority struct {
 	phase    tutti.RotationPhase
 	names    accountNames
 	codeKey  ed25519.PrivateKey // nil after ForgetCodeKey
-	nodesJWT string             // the account of the nodes, with its revocations
+	nodesJWT string             // JWT of the nodes' account; the JWT lists the revoked keys
 }
 
 // Lives are the lifetimes of credentials. A field that is zero has the default value.
@@ -65,9 +65,9 @@ const (
 	fileCodePub   = "code.pub"
 )
 
-// Init makes all keys and certificates of a server in dir. If dir exists and is not empty, Init returns CodeConflict
-// and changes nothing. Nodes and operators reach the server under the names and addresses in hosts. Init writes the
-// CA's certificate last. If that file is missing, Init crashed.
+// Init makes all keys and certificates of a server in dir. If dir exists and is not empty, Init returns
+// CodeConflict and changes nothing. Nodes and operators reach the server under the names and addresses
+// in hosts. Init writes the CA's certificate last. So if that file is missing, Init was interrupted.
 func Init(dir string, hosts []string) (*Authority, error) {
 	if err := newDir(dir); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (a *Authority) useServer(s *keySet, pair *keyPair) error {
 	return writeFile(a.dir, fileServer, pair.certPEM())
 }
 
-// trusted returns the key sets that are trusted now. The caller holds a.mu.
+// The method trusted returns the key sets that are trusted now. The caller holds a.mu.
 func (a *Authority) trusted() []*keySet {
 	if a.next == nil {
 		return []*keySet{a.present}
@@ -166,7 +166,7 @@ func (a *Authority) trusted() []*keySet {
 	return []*keySet{a.present, a.next}
 }
 
-// issuing returns the key set that issues credentials. The caller holds a.mu.
+// The method issuing returns the key set that issues credentials. The caller holds a.mu.
 func (a *Authority) issuing() *keySet {
 	if a.next != nil && a.phase == tutti.RotationSwitched {
 		return a.next
@@ -174,9 +174,9 @@ func (a *Authority) issuing() *keySet {
 	return a.present
 }
 
-// shown returns a key set whose certificate the client can check. In its list of protocols, the client names the CAs
-// that it trusts. If the client names no CA, the result is the present key set, because such a client knows the
-// present CA or its digest. The caller holds a.mu.
+// The method shown returns a key set whose certificate the client can check. The client's list of
+// protocols names the CAs that the client trusts. If the client names no CA, the result is the present
+// key set, because such a client knows the present CA or its digest. The caller holds a.mu.
 func (a *Authority) shown(protocols []string) *keySet {
 	sets := []*keySet{a.issuing()}
 	sets = append(sets, a.trusted()...)
@@ -244,7 +244,7 @@ func (a *Authority) Pin() tutti.Digest {
 	return a.present.pin()
 }
 
-// firstPin is the pin of the fleet's first CA, as far as this server knows.
+// firstPin returns the pin of the oldest CA of the fleet that this server knows.
 func firstPin(a *Authority) tutti.Digest {
 	if len(a.names.Was) > 0 {
 		return a.names.Was[0]
@@ -262,8 +262,8 @@ func (a *Authority) Hold(f func() error) error {
 // Fleet returns the id of the fleet, which is the pin of its first CA.
 func (a *Authority) Fleet() tutti.Digest { return a.fleet }
 
-// CodePublicKey returns the first key of the fleet that signed code. The statements of kind trust name the later
-// keys.
+// CodePublicKey returns the fleet's first code key. The code keys after the first one are in the
+// statements of kind trust.
 func (a *Authority) CodePublicKey() ed25519.PublicKey { return a.codePub }
 
 func loadPair(dir, certName, keyName string) (*keyPair, error) {

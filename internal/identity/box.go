@@ -16,12 +16,12 @@ import (
 
 // These are the files of a node's older and newer keys for secrets.
 const (
-	fileNextBox = "node.x25519.next" // the next key, which the server may not know yet
-	fileOldBox  = "node.x25519.old"  // the previous key, to which the last known answers are sealed
+	fileNextBox = "node.x25519.next" // the next key; perhaps the server does not know it yet
+	fileOldBox  = "node.x25519.old"  // the previous key; secrets in stored answers may be sealed to it
 )
 
-// Boxes are the keys for a node's secrets. Secrets are sealed to these keys. After a loss of power, the present key
-// is still there, and perhaps the next key.
+// Boxes are the keys for a node's secrets. Secrets are sealed to these keys. After a loss of power, the
+// file of the present key still exists. The file of the next key may be lost.
 type Boxes struct {
 	dir string
 

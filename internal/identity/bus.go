@@ -34,12 +34,13 @@ type BusCreds struct {
 // MaxPayload is the largest message of a node, headers included. Larger content is sent in chunks.
 const MaxPayload = 256 << 10
 
-// maxNodeSubs is enough for doorbells and the inbox, and leaves some room for later releases.
+// maxNodeSubs limits the subscriptions of a node. A node needs them for doorbells and its inbox.
+// The rest is room for later releases.
 const maxNodeSubs = 16
 
 // Trust returns the configuration that the embedded bus needs at its start. An account accepts only users whose JWTs
-// were signed by a key in the account's list (strict signing keys). So after a rotation, the key that names the
-// account cannot sign users any more.
+// were signed by a key in the account's list (strict signing keys). The name of an account is the public key of its
+// first signing key. After a rotation, that key is not in the list, so it cannot sign users any more.
 func (a *Authority) Trust() (BusTrust, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +171,7 @@ func JWTLife(text string) (from, until time.Time, err error) {
 	if err != nil {
 		return from, until, tutti.Wrap(tutti.CodeInvalid, err, "the JWT of this node")
 	}
-	if claims.Expires == 0 { // from an old release
+	if claims.Expires == 0 { // a JWT from an old release has no end
 		return time.Unix(claims.IssuedAt, 0), time.Unix(claims.IssuedAt, 0).Add(nodeLife), nil
 	}
 	return time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), nil
@@ -236,8 +237,8 @@ func (a *Authority) signNodes() error {
 	return err
 }
 
-// revokedNow reports whether the bus would refuse a new JWT of this key. The bus refuses it if the key was
-// revoked in the present second, because the bus compares whole seconds.
+// revokedNow reports whether the bus would refuse a new JWT of this key. The bus refuses the JWT if the
+// key was revoked in the present second, because the bus compares whole seconds.
 func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -27,9 +27,9 @@ const (
 	clockSkew = 24 * time.Hour
 )
 
-// begin is the time from which certificates of the fleet's CA and its server are valid. begin is in the past for
-// every reasonable clock. Otherwise, if a server's clock was fast and somebody corrects it, a certificate from
-// before would not be valid yet.
+// begin is the time from which certificates of the fleet's CA and its server are valid. begin is a fixed time in the
+// past. If the certificates were valid from the time of their issue, a server with a fast clock would issue a
+// certificate that begins in the future. When somebody corrects the clock, this certificate would not be valid yet.
 var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // keyPair is a certificate and its key.

@@ -27,7 +27,7 @@ type accountNames struct {
 	Sys   string `json:"sys"`
 	Log   string `json:"log"`
 	Nodes string `json:"nodes"`
-	// Was contains the pins of the CAs of earlier key sets.
+	// The field Was contains the pins of the CAs of earlier key sets.
 	Was []tutti.Digest `json:"was,omitempty"`
 }
 
@@ -82,7 +82,7 @@ func (s *keySet) name() (tutti.KeySet, error) {
 	return tutti.KeySet{CA: s.pin(), Issuer: issuer}, err
 }
 
-// names returns the names of the accounts, for a key set that is the first one of its fleet.
+// names returns the names of the accounts. The key set must be the first one of its fleet.
 func (s *keySet) names() (accountNames, error) {
 	var out accountNames
 	for _, k := range []struct {
@@ -110,8 +110,8 @@ func (s *keySet) files() ([]file, error) {
 	}
 	return append(out,
 		file{fileCAKey, s.ca.keyPEM()},
-		// The key comes before the certificate. After a crash in between, the two do not match, and Load reports a
-		// corrupt file. So a server never runs with a certificate of another key.
+		// The key comes before the certificate. After a crash between the two writes, key and certificate do not
+		// match, and Load reports a corrupt file. So a server never runs with a certificate of another key.
 		file{fileServerKey, s.server.keyPEM()}, file{fileServer, s.server.certPEM()},
 		file{fileCA, s.ca.certPEM()},
 	), nil

@@ -59,7 +59,7 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 }
 
 // SignOperator signs a certificate for the key in a certificate request (PKCS #10, PEM). The request must be signed
-// by that key, and the key must be of the kind that we use. SignOperator uses no other part of the request.
+// by that key, and the key must be an ECDSA key on P-256. SignOperator uses no other part of the request.
 // SignOperator serves operators whose client knows only one CA. So during a rotation, SignOperator uses the older CA.
 func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
@@ -115,7 +115,7 @@ func serialOf(cert *x509.Certificate) string { return cert.SerialNumber.Text(16)
 
 const pemRequest = "CERTIFICATE REQUEST"
 
-// OperatorKey is the key of an operator who has no certificate for it yet.
+// OperatorKey is a key of an operator. The operator has no certificate for this key yet.
 type OperatorKey struct{ key *ecdsa.PrivateKey }
 
 // NewOperatorKey makes a key. Call NewOperatorKey on the machine where the key will be used.
@@ -281,8 +281,8 @@ func (b OperatorBundle) signer() *x509.Certificate {
 	return nil
 }
 
-// StandsOn returns the CAs that the operator trusts, sorted. StandsOn also returns the CA that signed the operator's
-// certificate, which is empty if the operator does not have that CA.
+// StandsOn returns the CAs that the operator trusts, sorted. StandsOn also returns the CA that signed
+// the operator's certificate. If the operator does not trust that CA, signer is empty.
 func (b OperatorBundle) StandsOn() (trusts []tutti.Digest, signer tutti.Digest) {
 	for _, ca := range b.cas {
 		trusts = append(trusts, pinOf(ca))

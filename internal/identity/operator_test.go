@@ -32,7 +32,7 @@ func TestAKilledRenewalLeavesAPair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test uses an old pair in two files, which is the harder case.
+	// The test begins with an old pair in two files, because two files are harder to replace than one.
 	old := func() string {
 		dir := filepath.Join(t.TempDir(), "ada")
 		if err := key.WriteKey(dir); err != nil {

@@ -18,7 +18,7 @@ import (
 // a crash the file is either complete or missing.
 type rotationFile struct {
 	Phase tutti.RotationPhase `json:"phase"`
-	// content of the set's files, by the names that they will have after the rotation
+	// content of each file of the key set; the map's key is the file's name after the rotation
 	Files map[string]string `json:"files"`
 }
 
@@ -88,8 +88,9 @@ func (a *Authority) writeRotation(phase tutti.RotationPhase, next *keySet) error
 	return writeFile(a.dir, fileRotation, raw)
 }
 
-// FinishRotation replaces the present key set by the next key set. The old keys are deleted. A running bus still
-// trusts the old keys. After a restart, the bus gets its trusted keys from Trust.
+// FinishRotation replaces the present key set by the next key set. The old keys are deleted. A running
+// bus still trusts the old keys. After a restart, the bus no longer trusts the old keys, because it
+// then gets its keys from Trust.
 func (a *Authority) FinishRotation() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,9 +109,9 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present key set. The replacement can be repeated. install writes the names and
-// the nodes' account first, because these files decide which keys sign. install writes the CA's certificate last,
-// because this file shows whether the replacement is complete.
+// install replaces the files of the present key set. After a crash, the caller can repeat the call. install writes
+// the names and the nodes' account first, because these files decide which keys sign. install writes the CA's
+// certificate last, because this file shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {
@@ -201,7 +202,8 @@ func finishInstall(dir string, next *keySet) error {
 		return corrupt(dir, fileCA)
 	}
 	var present keySet
-	// needed for the names: if the names are not written yet, these files still have the old keys
+	// the accounts have the names of the old keys. If the file with the names is not written yet,
+	// these files still have the old keys
 	for _, k := range present.busKeys() {
 		seed, err := readFile(dir, k.file)
 		if err != nil {

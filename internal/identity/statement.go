@@ -67,7 +67,7 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 // maxStatement is the largest size of a statement's body, in bytes. The longest statements are lists of operators.
 const maxStatement = 1 << 20
 
-// read decodes the body of a statement and checks its kind. read does not check the signatures.
+// The function read decodes the body of a statement and checks its kind. read does not check the signatures.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
@@ -90,16 +90,17 @@ func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.Stat
 	return body, tutti.Wrap(tutti.CodeInvalid, body.Validate(), "statement of kind %q", string(kind))
 }
 
-// Trust is the set of code keys whose signatures a node accepts. Trust is a value, so Follow returns a new Trust.
+// Trust is the set of code keys whose signatures a node accepts. A Trust never changes. The method
+// Follow returns a new Trust.
 type Trust struct {
 	Fleet   tutti.Digest
 	Counter uint64 // number of the last accepted statement. 0 means that there is none
 	Keys    []ed25519.PublicKey
 }
 
-// NewTrust returns a Trust with the key in a PEM text. If the statement `last` is not nil, NewTrust returns a
-// Trust with the keys in this statement. At the beginning, a node has no key for a check and must believe the
-// server.
+// NewTrust returns a Trust with the key in a PEM text. If the statement `last` is not nil, NewTrust
+// returns a Trust with the keys in this statement. NewTrust does not check this statement. A node that
+// joins has no key to check it, so the node must believe the server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)
@@ -120,7 +121,7 @@ func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, err
 	return next, nil
 }
 
-// read returns the Trust that a statement defines.
+// The method read returns the Trust that a statement defines.
 func (t Trust) read(in tutti.Statement) (Trust, error) {
 	body, err := read[tutti.Trusted](in, tutti.StatementTrust)
 	if err != nil {
@@ -150,8 +151,8 @@ func (t Trust) Has(key ed25519.PublicKey) bool {
 	return false
 }
 
-// proven returns CodeRefused if a new key has not signed the statement. Keys that are also in the argument
-// `before` need not sign.
+// proven returns CodeRefused if a new key has not signed the statement. A key is new if it is not in
+// the argument `before`.
 func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	for _, key := range t.Keys {
 		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {
@@ -161,8 +162,8 @@ func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	return nil
 }
 
-// Follow returns the Trust after a statement. A statement whose counter is not above t.Counter changes nothing.
-// Follow returns CodeRefused if no trusted key signed the statement.
+// Follow returns the Trust that is valid after a statement. If the statement's counter is not above t.Counter, Follow
+// returns t unchanged. Follow returns CodeRefused if no trusted key signed the statement.
 func (t Trust) Follow(in tutti.Statement) (Trust, error) {
 	next, err := t.read(in)
 	if err != nil || next.Counter <= t.Counter {
@@ -236,11 +237,11 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 }
 
 // Chain returns all statements about code keys in order, and the keys that are trusted after the last of them. The
-// caller has stored and checked the statements in `kept`. The statements in `shown` come from the server. Each new
-// statement must be signed by a key that the statement before it trusts. The last statement must also be signed by a
-// key in `own`. Otherwise the owner of an old key could continue the chain from an old statement. If the returned
-// Counter is zero, there is no statement. Chain returns CodeRefused if a signature is missing, or if `shown` differs
-// from `kept`.
+// caller has stored and checked the statements in `kept`. The statements in `shown` come from the server. A statement
+// that is only in `shown` is new. Each new statement must be signed by a key that the previous statement trusts. The
+// last statement must also be signed by a key in `own`. Otherwise the owner of an old key could continue the chain
+// from an old statement. If the returned Counter is zero, there is no statement. Chain returns CodeRefused if a
+// signature is missing, or if `shown` differs from `kept`.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)
@@ -285,8 +286,8 @@ func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
 	return t, err == nil, err
 }
 
-// SignCode signs code with a counter. The first key also makes the kind of signature that agents up to release 0.2.0
-// read.
+// SignCode signs a statement about code with all keys. With the first key, SignCode also signs the
+// manifest itself, because agents up to release 0.2.0 read only this signature.
 func SignCode(said tutti.Signed, manifest []byte, keys ...ed25519.PrivateKey) (tutti.SignedCode, error) {
 	said.Digest = tutti.DigestOf(manifest)
 	st, err := State(tutti.StatementCode, said, keys...)

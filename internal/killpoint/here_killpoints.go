@@ -33,7 +33,7 @@ func Here(parts ...string) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 			panic(err)
 		}
-		select {} // the signal is on its way, so do nothing more
+		select {} // wait here until the signal kills this process
 	}
 }
 

@@ -40,9 +40,9 @@ func archives(ctx context.Context, mirror string) ([]archive, error) {
 	return found, nil
 }
 
-// parseTargets parses the output of `apt-get indextargets`. parseTargets returns Debian's main archive and, if it is
-// configured, the security archive. Before the first apt-get update, stanzas have no label. Then parseTargets accepts
-// a stanza if its release is a Debian release.
+// parseTargets parses the output of `apt-get indextargets`. parseTargets returns Debian's main archive
+// and, if it is configured, the security archive. Before the first apt-get update, stanzas have no
+// label. parseTargets accepts a stanza without a label if its release is a Debian release.
 func parseTargets(out []byte) []archive {
 	var found []archive
 	stanza := map[string]string{}
@@ -109,8 +109,8 @@ func sources(archives []archive, release string) string {
 	return b.String()
 }
 
-// handedOn are the settings that hosts copy from the outer machine's apt. Without these settings, hosts may be unable
-// to reach the outer machine's archives, or the archives may refuse the hosts.
+// handedOn are the names of the settings that hosts copy from the outer machine's apt. Without these settings, hosts
+// may be unable to reach the outer machine's archives, or the archives may refuse the hosts.
 var handedOn = []string{
 	"Acquire::http::Proxy", "Acquire::https::Proxy",
 	"Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries",
@@ -129,7 +129,7 @@ func aptSettings(ctx context.Context) (string, error) {
 			b.WriteString(line)
 		}
 	}
-	// Without this line, half of the data of an update would be descriptions in other languages.
+	// This line avoids descriptions in other languages. They would be half of the data of an update.
 	b.WriteString("Acquire::Languages \"none\";\n")
 	return b.String(), nil
 }

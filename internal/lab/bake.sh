@@ -1,7 +1,7 @@
-# Copies the plain base $from to $root and installs $packages, in namespaces of
-# its own. What they install is there but neither started nor, unless its unit
-# matches one of the patterns in $enabled, enabled: on a host Puppet, or who made
-# the lab, decides what runs.
+# This script copies the plain base $from to $root and installs $packages. It runs in its own
+# namespaces. No service of the packages is started. A service is enabled only if its unit matches
+# one of the patterns in $enabled. On a host, Puppet or the author of the lab decides which services
+# run.
 set -eu
 cp -a --reflink=auto "$from" "$root"
 mount -t proc proc "$root/proc"
@@ -19,11 +19,11 @@ enabled_units() {
     if [ -e "$script" ]; then echo "sysv:${script##*/}"; fi
   done
 }
-# kept tells whether a unit stays as its package leaves it.
+# kept succeeds if the unit matches a pattern in $enabled. Such a unit stays enabled.
 kept() {
   set -f # the patterns are for case, not for files
   for pattern in $enabled; do
-    # shellcheck disable=SC2254 # a pattern is what it is
+    # shellcheck disable=SC2254 # $pattern is meant as a pattern
     case "${1%.service}" in $pattern) set +f; return 0 ;; esac
   done
   set +f
@@ -32,7 +32,7 @@ kept() {
 enabled_units > "$root/tmp/before"
 chroot "$root" apt-get -q update
 chroot "$root" apt-get -q -y dist-upgrade
-# shellcheck disable=SC2086 # a list of package names
+# shellcheck disable=SC2086 # $packages is a list of names
 chroot "$root" apt-get -q -y --no-install-recommends install $packages
 enabled_units > "$root/tmp/after"
 
@@ -47,17 +47,18 @@ done
 if [ -n "$facter" ]; then
   mkdir -p "$root/etc/facter"
   printf '%s' "$facter" > "$root/etc/facter/facter.conf"
-  # Puppet knows the facts of modules too.
+  # This command fills the cache of facts. With puppet, the cache also gets the facts of modules.
   chroot "$root" sh -c 'if command -v puppet; then puppet facts; else facter; fi' > "$root/tmp/facts"
 fi
 chroot "$root" apt-get clean
-# What apt knows of its lists, in the form that it maps. Facts of the packaged
-# apt module run apt-get twice in each Puppet run.
+# Build apt's cache of its package lists now. Facts of the packaged apt module run apt-get twice in
+# each Puppet run, and apt-get is faster with this cache.
 chroot "$root" apt-cache -q gencaches
 rm -f "$root/usr/sbin/policy-rc.d"
 : > "$root/etc/machine-id"
 rm -f "$root/etc/hostname" "$root/var/lib/dbus/machine-id"
 umount "$root/tmp" "$root/run"
-# Tells systemd that /usr has been looked at, or each boot does so again.
+# These files tell systemd that it has already updated /etc and /var for this /usr. Without them,
+# each boot repeats the update.
 touch "$root/etc/.updated" "$root/var/.updated"
 sync -f "$root"

@@ -54,11 +54,11 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 type building struct {
 	Definition
 	from string   // directory of the parent base, empty if there is no parent
-	dir  string   // its directory when complete
+	dir  string   // the directory of the complete base
 	lock *os.File // locked while the base is being built
 }
 
-// part returns the base's directory before the base is complete.
+// The method part returns the base's directory before the base is complete.
 func (b building) part() string { return b.dir + ".part" }
 
 // log returns the file with the output of the programs that build the base.
@@ -127,8 +127,8 @@ func (b building) contained(ctx context.Context, script string, env []string) er
 	return b.logged(cmd, runAttached)
 }
 
-// logged calls the function `run` with a command. The output of the command goes to the base's log. An error
-// contains the last lines of that output.
+// logged calls the function `run` with a command. The output of the command goes to the base's log. If
+// the command fails, the error contains the last lines of that output.
 func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -161,10 +161,10 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// facterConfig returns a configuration with which Facter reads the named facts from its cache. A fact that does not
-// change on a lab host need not be computed for each run. The fact augeas alone takes nearly half of the time of an
-// empty Puppet run. Building the base fills the cache. If there are no facts, the configuration is empty and not
-// written.
+// facterConfig returns a configuration with which Facter reads the named facts from its cache. Facts
+// that never change on a lab host do not have to be computed in each run. The fact augeas alone takes
+// nearly half of the time of an empty Puppet run. Building the base fills the cache. If there are no
+// facts, the configuration is empty and not written.
 func facterConfig(facts []string) string {
 	if len(facts) == 0 {
 		return ""
@@ -184,7 +184,7 @@ type aptSources struct {
 	text     string
 }
 
-// apt returns the archives and the apt.conf for hosts of the release.
+// The method apt returns the archives and the apt.conf for hosts of the release.
 func (m Machine) apt(ctx context.Context, release string) (aptSources, string, error) {
 	found, err := archives(ctx, m.Mirror)
 	if err != nil {

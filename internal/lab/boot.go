@@ -21,7 +21,8 @@ var joinScript string
 //go:embed host.sh
 var hostScript string
 
-// journald is a journald configuration for hosts. The journal neither waits for the disk nor fills the disk.
+// journald is a journald configuration for hosts. The journal stays in memory, so it does not wait for
+// the disk and does not fill the disk.
 const journald = "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n"
 
 // hostFiles returns the files that turn a base into this host, by their path on the host. These files are different
@@ -44,9 +45,9 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish creates the directories of a host. furnish fills the host's upper layer with the files that differ from the
-// base's files. furnish does not write a file that is equal to the base's file. For example, apt would drop its
-// caches if sources.list became newer.
+// furnish creates the directories of a host. furnish fills the host's upper layer with the files that
+// differ from the base's files. furnish does not write a file that is equal to the base's file, because
+// a rewritten file looks newer. For example, apt would drop its caches because of a newer sources.list.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {
@@ -85,7 +86,7 @@ func (s state) hostsFile() string {
 	return b.String()
 }
 
-// start starts a host whose files and network are ready.
+// The method start starts a host whose files and network are ready.
 func (s state) start(ctx context.Context, x commands, host int) error {
 	groups := cgroupDirs(s.cgroup(host))
 	if len(groups) == 0 {
@@ -123,8 +124,8 @@ const (
 	bootEvery    = 25 * time.Millisecond
 )
 
-// wait waits until the host's systemd reports that it is running. If a unit of the host failed, the host still counts
-// as running, and the method logs the failure.
+// The method wait waits until the host's systemd reports that it is running. If a unit of the host failed, the host
+// still counts as running, and the method logs the failure.
 func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))

@@ -67,8 +67,8 @@ func readPIDs(path string) ([]int, error) {
 	return pids, err
 }
 
-// initOf returns the init process of the host with the named group. initOf returns 0 if there is none (yet). systemd
-// first moves itself into init.scope.
+// initOf returns the init process of the host with the named group. initOf returns 0 if there is no
+// init process, or if systemd has not moved itself into init.scope yet.
 func initOf(name string) int {
 	for _, dir := range cgroupDirs(name) {
 		pids, err := readPIDs(filepath.Join(dir, "payload", "init.scope", "cgroup.procs"))
@@ -99,8 +99,8 @@ func isInit(pid int) bool {
 	return false
 }
 
-// killGroup repeats its kills until all processes have ended, or until a deadline. Repeating is necessary because a
-// process in an uninterruptible call does not end at once, and a process may fork before it is killed.
+// These constants are how often killGroup kills, and for how long. killGroup has to kill more than once: a process in
+// an uninterruptible call does not end at once, and a process may fork before it is killed.
 const (
 	killEvery    = 10 * time.Millisecond
 	killDeadline = 20 * time.Second

@@ -1,5 +1,5 @@
-# Runs a command in a throwaway copy of the base $base, in namespaces of its
-# own. Arguments: source, destination, mode of each bind, then -- and the command.
+# This script runs a command in its own namespaces, in a temporary copy of the base $base. The
+# arguments are source, destination and mode of each bind, then --, then the command.
 set -eu
 mount -t tmpfs -o mode=755 tmpfs "$scratch"
 root=$scratch/root
@@ -11,7 +11,7 @@ mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 while [ "$1" != -- ]; do
-  # Made and resolved inside, where an absolute link means what it should.
+  # Make and resolve the destination in the chroot. An absolute link outside would lead to another file.
   # shellcheck disable=SC2016
   if [ -d "$1" ]; then make='mkdir -p "$1"'; else make='mkdir -p "$(dirname "$1")" && touch "$1"'; fi
   into=$(chroot "$root" sh -c "$make && realpath \"\$1\"" sh "$2")
@@ -20,7 +20,8 @@ while [ "$1" != -- ]; do
   shift 3
 done
 shift
-# Not exec: this shell stays as the first process, which may ignore signals.
+# Do not use exec here. The first process of a namespace ignores every signal that it does not
+# handle. So this shell stays the first process, and the command gets the usual signals.
 start=$dir
 unset base scratch dir
 # shellcheck disable=SC2016

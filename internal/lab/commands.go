@@ -10,8 +10,8 @@ import (
 )
 
 // commands runs the short commands that create and remove a lab. Each command inherits the machine's lock. If this
-// process is killed, the lock stays locked until the last command has ended. So the next process with the lock finds
-// everything that these commands made.
+// process is killed, the lock stays locked until the last command has ended. So these commands have ended before
+// another process gets the lock, and that process sees everything that they made.
 type commands struct{ lock *os.File }
 
 // run executes a command with the given standard input. If the command fails, the error contains its output.

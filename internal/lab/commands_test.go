@@ -26,7 +26,7 @@ func TestCommandsKeepTheLock(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	held.Close() // as if this process were killed
+	held.Close() // a kill of this process would also close the file
 	second, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// recipe is a part of every digest. Increase recipe when bases are built in a different way, so that cached bases of
-// the old way are not used.
+// recipe is a part of every digest. Increase recipe when you change how bases are built. Cached bases
+// that were built differently are then not used any more.
 const recipe = 4
 
 // Releases are the Debian releases that hosts can have. The first release is the default. The comments name Puppet's

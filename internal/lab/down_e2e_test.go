@@ -33,8 +33,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDownAfterKill kills the process that creates a lab. The test kills the
-// process at each point at which another part of the lab has been created.
+// TestDownAfterKill kills the process that creates a lab. Each subtest kills the process as soon as
+// one more part of the lab exists.
 func TestDownAfterKill(t *testing.T) {
 	if _, err := (Machine{}).Base(t.Context(), Definition{}); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestInterruptedUpCleansUp(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it fails, as told
+	_ = cmd.Wait() // the error is expected, because the test has interrupted the process
 	wantTraces(t, m, before)
 }
 
@@ -125,8 +125,7 @@ func wantTraces(t *testing.T, m Machine, before []string) {
 	}
 }
 
-// eventually calls the function `so` again and again until this function returns true, or until
-// the time limit.
+// eventually calls the function `so` again and again. eventually ends when `so` returns true, or at the time limit.
 func eventually(limit time.Duration, so func() bool) bool {
 	end := time.After(limit)
 	tick := time.NewTicker(time.Millisecond)

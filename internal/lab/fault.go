@@ -38,13 +38,13 @@ const (
 
 // Cut separates the host from all other hosts and from the outer machine. Cut blocks the host's port on the bridge.
 // The host keeps its link, its addresses and its routes. The only effect is that the host gets no packets any more,
-// as with a switch that has failed. (If the link went down instead, the host would notice and report it at once.) The
-// connection comes back when the host restarts, or when the host takes its own link down and up.
+// as with a switch that has failed. (Cut does not take the link down, because the host would notice this at once.)
+// The connection comes back when the host restarts, or when the host takes its own link down and up.
 func (h *Host) Cut(ctx context.Context) error {
 	return h.plugged(ctx, "cut", func(x commands) error { return h.setPort(ctx, x, h.port(), portBlocked) })
 }
 
-// Heal connects the host with the others again, at normal speed.
+// Heal undoes Cut and Slow. The host is connected again, at normal speed.
 func (h *Host) Heal(ctx context.Context) error {
 	return h.plugged(ctx, "heal", func(x commands) error {
 		if err := killGroup(ctx, h.state.relayGroup(h.index)); err != nil {
@@ -129,8 +129,8 @@ func (s Slow) Validate() error {
 // maxDelay limits how many packets a relay must store.
 const maxDelay = 10 * time.Second
 
-// Slow sets the delay and the loss of the host's link. Slow replaces the earlier values. A zero Slow makes the link
-// normal. If the host is cut, it stays cut.
+// Slow sets the delay and the loss of the host's link. Slow replaces the earlier values. If both values
+// are zero, the link becomes normal. A host that is cut stays cut.
 func (h *Host) Slow(ctx context.Context, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -154,7 +154,8 @@ func (h *Host) Slow(ctx context.Context, slow Slow) error {
 		if err := h.state.relay(ctx, x, h.index, relay, slow); err != nil {
 			return err
 		}
-		// If the port is blocked, only the relay gets its packets.
+		// The relay must be the only one that gets the packets of the host's port. So the bridge
+		// does not forward the packets of this port.
 		if err := h.setPort(ctx, x, veth, portBlocked); err != nil {
 			return err
 		}
@@ -181,8 +182,8 @@ func (h *Host) Network() Network {
 	return NetworkUp
 }
 
-// port returns the host's port on the bridge. The port is the outer end of the host's pair, or the interface that
-// replaces it while the link is slow.
+// port returns the host's port on the bridge. The port is the outer end of the host's veth pair. While
+// the link is slow, the relay's interface is the port.
 func (h *Host) port() string {
 	tap := h.state.tap(h.index)
 	if _, err := net.InterfaceByName(tap); err == nil {
@@ -191,9 +192,9 @@ func (h *Host) port() string {
 	return h.state.veth(h.index)
 }
 
-// setPort opens or blocks a port. setPort first drops the addresses that the bridge has learned on the port. The
-// bridge learns the addresses again with the next packet. The order is important, because every change of a link by
-// `ip` opens its port.
+// setPort opens or blocks a port. setPort also drops the addresses that the bridge has learned on the
+// port. The bridge learns the addresses again with the next packet. setPort drops the addresses before
+// it sets the state, because every change of a link by `ip` opens the link's port.
 func (h *Host) setPort(ctx context.Context, x commands, port, state string) error {
 	if portState(port) == state {
 		return nil
@@ -223,7 +224,7 @@ func (h *Host) plugged(ctx context.Context, what string, do func(commands) error
 	})
 }
 
-// alone calls the function `do` while it has the machine's lock, if the lab still exists.
+// alone locks the machine's lock and calls the function `do`. If the lab no longer exists, alone does not call `do`.
 func (h *Host) alone(ctx context.Context, what string, do func(commands) error) error {
 	if err := Check(); err != nil {
 		return err

@@ -106,7 +106,7 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	twice(t, func(ctx context.Context) error { return one.Slow(ctx, Slow{Delay: delay}) })
 	wantNetwork(t, one, NetworkSlow)
 	var ms float64
-	out := shell(t, two, "ping -q -c 3 -W 5 a-01 | sed -nE 's,.* = ([0-9.]+)/.*,\\1,p'") // the shortest of three
+	out := shell(t, two, "ping -q -c 3 -W 5 a-01 | sed -nE 's,.* = ([0-9.]+)/.*,\\1,p'") // the shortest of the three times, in ms
 	if _, err := fmt.Sscan(out, &ms); err != nil || ms < 100 {
 		t.Errorf("the shortest round trip took %s ms (%v), want twice the delay of %s", out, err, delay)
 	}
@@ -130,8 +130,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	if err := one.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// the address must be known first. Otherwise the ARP request could get lost too, and the kernel sends it
-	// only three times
+	// host two must know the host's hardware address before packets get lost. Otherwise its ARP
+	// requests could get lost, too, and the kernel sends only three of them
 	wantReach(t, two, one, true)
 	if err := one.Slow(t.Context(), Slow{Loss: 0.5}); err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	wantReach(t, two, one, true)
 }
 
-// testTransfer sends content over the slow link and back. testTransfer checks segments and checksums,
-// because the kernel leaves them to an interface.
+// testTransfer sends content over the slow link and back. This tests the relay's segments and
+// checksums. The kernel does not make them, because it leaves this work to the interface.
 func testTransfer(t *testing.T, h *Host, outer string) {
 	var content []byte
 	url := serve(t, outer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +190,7 @@ func shell(t *testing.T, h *Host, script string) string {
 func wantReach(t *testing.T, from, to *Host, want bool) {
 	t.Helper()
 	tries := 1
-	if want { // if an ARP request got lost, the host repeats it a second later
+	if want { // a lost ARP request is repeated only after a second
 		tries = 5
 	}
 	got := shell(t, from, fmt.Sprintf("for i in $(seq %d); do ping -q -c 1 -W 1 %s > /dev/null && { echo yes; exit; }; done; echo no", tries, to.Name))

@@ -17,7 +17,7 @@ import (
 // Host is a host of a lab that is up. The methods of a Host may be called concurrently.
 type Host struct {
 	Name    string     // the name in the lab file
-	Names   []string   // all names, the full one first
+	Names   []string   // all names; the first one is the full name
 	Address netip.Addr // in the lab's subnet
 
 	machine Machine
@@ -38,9 +38,9 @@ func (h *Host) down() error {
 	return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run: `tutti lab start %s` boots it", h.Name, h.Name)
 }
 
-// Command returns a command that runs on the host as root, with its own environment and in the directory /. The
-// caller may set standard input and output, and then runs it. If the host does not run, the command returns an error
-// that says this. When ctx ends, the command is killed together with all processes in its process group.
+// Command returns a command for the caller to run. The command runs on the host as root, with its own environment and
+// in the directory /. The caller may set its standard input and output. If the host does not run, the command returns
+// an error that says so. When ctx ends, the command is killed together with all processes in its process group.
 func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	init := initOf(h.cgroup)
 	if init == 0 {
@@ -96,7 +96,7 @@ func (h *Host) copyDir(ctx context.Context, source, destination string) error {
 		return err
 	}
 	if err := h.copied(unpack, source); err != nil {
-		_ = pack.Process.Kill() // tar may still wait for a reader
+		_ = pack.Process.Kill() // this tar may still wait until somebody reads its output
 		_ = pack.Wait()
 		return err
 	}

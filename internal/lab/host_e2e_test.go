@@ -161,7 +161,7 @@ func serve(t *testing.T, address string, handler http.Handler) (url string) {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(handler)
-	_ = server.Listener.Close() // of the wrong address
+	_ = server.Listener.Close() // httptest has opened this listener at another address
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)

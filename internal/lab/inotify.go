@@ -11,9 +11,9 @@ import (
 )
 
 // limit is a kernel limit that all hosts of all labs share. Hosts have no user namespaces, so they all count as the
-// same root user. If the limit is too low, systemd, udev and agents fail while a host boots, with errors that do not
-// name the limit. So labs raise the limit. The old value is stored outside of the labs' directories until the last
-// lab is removed. All callers of the methods `raise` and `restore` have the machine's lock.
+// same root user. If the limit is too low, systemd, udev and agents fail while a host boots. Their errors do not name
+// the limit. So labs raise the limit. The old value is stored outside of the labs' directories until the last lab is
+// removed. All callers of the methods `raise` and `restore` have the machine's lock.
 type limit struct {
 	setting string // its file in /proc/sys
 	before  string // file with the limit's old value and the raised value
@@ -75,7 +75,7 @@ func (l limit) value() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// kept returns the limit's value before the first lab, and the value that the last lab set.
+// The method kept returns the limit's value before the first lab, and the value that the last lab set.
 func (l limit) kept() (before, raised int, ok bool) {
 	text, err := os.ReadFile(l.before)
 	if err != nil {
@@ -85,7 +85,8 @@ func (l limit) kept() (before, raised int, ok bool) {
 	return before, raised, n == 2
 }
 
-// restore restores the old value, except if another program has changed the limit since.
+// restore restores the old value. If another program has changed the limit after raise, restore
+// leaves the limit unchanged.
 func (l limit) restore() error {
 	before, raised, kept := l.kept()
 	if now, err := l.value(); kept && err == nil && now == raised {

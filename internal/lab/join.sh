@@ -1,5 +1,6 @@
-# Puts this shell, and with it what it starts, into control groups.
-# Arguments: how many control groups, those, then what follows.
+# This script puts its own shell into control groups. All processes that the shell starts are then
+# in these groups, too. The arguments are the number of control groups, the directories of the
+# groups, and then the arguments of the script that follows this one.
 set -eu
 count=$1
 shift

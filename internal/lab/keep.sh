@@ -1,6 +1,6 @@
-# Copies what a host became, which is its layer $dir/upper over its base $from, to
-# $root, in namespaces of its own. Nothing that was the host's alone is kept: the
-# files $own, further identities, and what its logs say.
+# This script copies the files of a host to $root. It runs in its own namespaces. The host's files
+# are its layer $dir/upper over its base $from. The copy does not contain the data of this one host:
+# the files $own, identities such as the machine id, and the content of logs.
 set -eu
 mount -t overlay -o "ro,lowerdir=$dir/upper:$from" overlay "$dir/root"
 cp -a --reflink=auto "$dir/root" "$root"
@@ -10,6 +10,7 @@ for file in $own; do
 done
 rm -f "$root/var/lib/dbus/machine-id" "$root/var/lib/systemd/random-seed"
 find "$root/var/log" -type f -exec truncate -s 0 {} +
-# Tells systemd that /usr has been looked at, or each boot does so again.
+# These files tell systemd that it has already updated /etc and /var for this /usr. Without them,
+# each boot repeats the update.
 touch "$root/etc/.updated" "$root/var/.updated"
 sync -f "$root"

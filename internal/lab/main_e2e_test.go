@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// Some tests kill a process with kill -9. The killed process is the test binary itself,
-// and the variable says what the process does instead of running tests.
+// Some tests kill a process with kill -9. The killed process runs this test binary. The variable
+// says what the process does instead of running tests.
 const actEnv = "LAB_E2E_ACT"
 
 func TestMain(m *testing.M) {

@@ -74,8 +74,9 @@ func takenSubnets(ctx context.Context, x commands) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// resolvConf returns the outer machine's resolver configuration, for use on hosts. Hosts cannot use a resolver that
-// listens only on loopback. But systemd's resolver writes the servers that it uses into a file.
+// resolvConf returns the outer machine's resolver configuration, for use on hosts. Hosts cannot use a
+// resolver that listens only on loopback. The resolver of systemd does this. In that case, resolvConf
+// uses the file in which systemd stores the real name servers.
 func resolvConf() string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		text, err := os.ReadFile(path)
@@ -101,8 +102,8 @@ func nameservers(conf string) []string {
 	return servers
 }
 
-// outerMTU returns the largest packet size of the interface with the default route. If a host sent larger packets,
-// they would only arrive if routers reported their limit to the host.
+// outerMTU returns the largest packet size of the interface with the default route. Hosts use this
+// size. Larger packets would get lost unless each router on the way reports its limit.
 func outerMTU() int {
 	const usual = 1500
 	f, err := os.Open("/proc/net/route")
@@ -135,8 +136,9 @@ func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	return x.run(ctx, s.ruleset(), "nft", "-f", "-")
 }
 
-// ruleset returns firewall rules with which hosts reach the networks of the outer machine, under its address. All
-// rules are in a separate table. So removing the table removes all rules of the lab.
+// ruleset returns firewall rules. With these rules, hosts reach the networks of the outer machine, and
+// their packets have the address of the outer machine. All rules are in a separate table. So removing
+// the table removes all rules of the lab.
 func (s state) ruleset() string {
 	return fmt.Sprintf(`table ip %[1]s {
 	chain out {

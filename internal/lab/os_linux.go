@@ -20,7 +20,7 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// runAttached runs cmd. The kernel kills cmd when this process ends, even after a kill -9. The kernel in fact
+// runAttached runs cmd. The kernel kills cmd when this process ends, even after a kill -9. But the kernel already
 // kills cmd when the thread that started cmd ends. So runAttached keeps its thread until cmd has ended.
 func runAttached(cmd *exec.Cmd) error {
 	runtime.LockOSThread()

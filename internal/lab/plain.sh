@@ -1,4 +1,4 @@
-# Bootstraps a plain base into $root, in namespaces of its own.
+# This script bootstraps a plain base into $root. It runs in its own namespaces.
 set -eu
 set -- --variant=minbase
 if [ -n "$keyring" ]; then set -- "$@" --keyring="$keyring"; fi
@@ -6,7 +6,7 @@ debootstrap "$@" \
   --include=systemd,systemd-sysv,dbus,libpam-systemd,iproute2,iputils-ping,ca-certificates,curl,netbase,procps \
   "$release" "$root" "$mirror"
 
-# A mirror signed by somebody else than Debian stays usable on the hosts.
+# If Debian has not signed the mirror, the hosts need the mirror's own keyring.
 case "$keyring" in
   ''|/usr/share/keyrings/debian-archive-keyring.*) ;;
   *) cp "$keyring" "$root/etc/apt/trusted.gpg.d/" ;;
@@ -17,7 +17,7 @@ cp /etc/resolv.conf "$root/etc/resolv.conf"
 chroot "$root" apt-get -q update
 chroot "$root" apt-get clean
 
-# Timers that would take dpkg's lock or the machine's two cores at random.
+# Disable units that would use dpkg's lock or the processors at random times.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
     e2scrub_reap.service fstrim.timer man-db.timer logrotate.timer systemd-firstboot.service \
     console-getty.service getty.target systemd-networkd-wait-online.service; do
@@ -25,6 +25,7 @@ for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub
 done
 : > "$root/etc/machine-id"
 rm -f "$root/etc/hostname" "$root/var/lib/dbus/machine-id" "$root"/var/log/*.log
-# Tells systemd that /usr has been looked at, or each boot does so again.
+# These files tell systemd that it has already updated /etc and /var for this /usr. Without them,
+# each boot repeats the update.
 touch "$root/etc/.updated" "$root/var/.updated"
 sync -f "$root"

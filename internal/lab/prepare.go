@@ -15,8 +15,9 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// prepare builds a base from a host. The host boots in a separate lab, on the parent of the base. prepare runs
-// the script, stops the host and copies its files. The lab is removed afterwards, even if this process is killed.
+// The method prepare builds a base from a host. The host boots in a separate lab, and its own base is
+// the parent of the new base. prepare runs the script on the host, stops the host and copies its files.
+// The lab is removed afterwards, even if this process is killed.
 func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	spec := b.lab()
 	unguard, err := m.guard(b, spec.Name)
@@ -24,7 +25,7 @@ func (m Machine) prepare(ctx context.Context, b building) (err error) {
 		return err
 	}
 	defer unguard()
-	// Such a lab exists only if an earlier guard was killed too.
+	// A lab with this name is left only if an earlier builder and its guard were killed.
 	if err := m.Down(ctx, spec.Name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 		return err
 	}
@@ -58,9 +59,9 @@ func (b building) lab() Spec {
 //go:embed guard.sh
 var guardScript string
 
-// guard starts a process that removes the named lab. The new process removes the lab when this process has ended,
-// or when the caller calls the returned function. That function waits until the lab is removed. Until then the
-// guard has the lock of the base, so the next builder does not find the lab.
+// guard starts a guard process. The guard removes the named lab when this process has ended, or when the caller calls
+// the returned function. The returned function waits until the lab is removed. Until then the guard has the lock of
+// the base. So the next builder of this base begins when the lab is removed.
 func (m Machine) guard(b building, lab string) (end func(), err error) {
 	down, err := m.tutti("lab", "down", lab)
 	if err != nil {
@@ -77,7 +78,7 @@ func (m Machine) guard(b building, lab string) (end func(), err error) {
 	}
 	return func() {
 		_ = lifeline.Close()
-		_ = cmd.Wait() // the guard finds no lab if everything succeeded
+		_ = cmd.Wait() // the guard fails if the lab is already removed, so ignore its error
 	}, nil
 }
 
@@ -96,7 +97,7 @@ func (h *Host) powerOff(ctx context.Context) error {
 		}
 		return err
 	}
-	return killGroup(ctx, h.cgroup) // nspawn will end soon
+	return killGroup(ctx, h.cgroup) // nspawn may still be in the group
 }
 
 //go:embed keep.sh

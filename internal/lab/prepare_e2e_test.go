@@ -111,7 +111,7 @@ func wantOwnFilesReset(t *testing.T, m Machine) {
 		t.Fatal(err)
 	}
 	for name := range own {
-		want, _ := os.ReadFile(filepath.Join(dir(Definition{}), name)) // not there is nothing
+		want, _ := os.ReadFile(filepath.Join(dir(Definition{}), name)) // a missing file counts as empty
 		got, _ := os.ReadFile(filepath.Join(dir(prepared(preparesWell)), name))
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("%s of the base: -parent's +got\n%s", name, diff)

@@ -14,9 +14,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// A slow link is a process that delays or drops packets. The netem of tc does the same in the kernel, but some
-// kernels do not have netem. One way that works everywhere is better than two ways of which each is tested only on
-// some machines.
+// A slow link is a process that delays or drops packets. The netem of tc does the same in the kernel,
+// but some kernels do not have netem. So the lab never uses netem. A second way for some machines would
+// be tested only on these machines.
 
 //go:embed relay.sh
 var relayScript string
@@ -28,8 +28,8 @@ const (
 	relayEvery    = 10 * time.Millisecond
 )
 
-// relay starts the host's relay in a separate control group. The relay is the program with additional arguments.
-// relay returns when the interface exists that replaces the host's port.
+// relay starts the host's relay in a separate control group. The relay is the program with additional arguments. The
+// relay makes an interface that replaces the host's port. The function returns when this interface exists.
 func (s state) relay(ctx context.Context, x commands, host int, program []string, slow Slow) error {
 	groups := cgroupDirs(s.relayGroup(host))
 	args := append([]string{"-c", joinScript + relayScript, "sh", strconv.Itoa(len(groups))}, groups...)

@@ -1,3 +1,3 @@
-# Starts a relay, which the arguments are. The machine's lock, descriptor 3,
-# must not live as long as it does.
+# This script starts its arguments as a command. The command is a relay. Descriptor 3 is the
+# machine's lock. The relay must not inherit it, because the relay would keep the lock locked.
 "$@" 3>&- < /dev/null > "$log" 2>&1 &

@@ -16,10 +16,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Relay creates the interface `tap`. Relay copies packets from `port` to `tap` and back, with the delay and loss in
-// `slow`. Each frame begins with a header of the kernel (virtio_net_hdr). The header says which checksums and
-// segments must still be made. Relay returns when ctx ends or an interface disappears. After Relay has returned,
-// `tap` no longer exists.
+// Relay creates the interface `tap`. Relay copies packets from `port` to `tap` and back, with the delay
+// and loss in `slow`. Each frame begins with a header of the kernel (virtio_net_hdr). The header says
+// which checksums and segments the kernel has left to the interface. Relay returns when ctx ends or an
+// interface disappears. After Relay has returned, `tap` no longer exists.
 func Relay(ctx context.Context, port, tap string, slow Slow) error {
 	if err := slow.Validate(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func Relay(ctx context.Context, port, tap string, slow Slow) error {
 const (
 	// the kernel's header, the Ethernet header, and the largest packet before segmentation
 	maxFrame   = 10 + 14 + 1<<16
-	maxWaiting = 10_000 // number of frames that can wait. Further frames get lost, as on any network
+	maxWaiting = 10_000 // number of frames that can wait. If more frames arrive, they get lost
 )
 
 type frame struct {

@@ -31,7 +31,8 @@ type HostSpec struct {
 	Prepare string
 }
 
-// Limits of a lab. The limits depend on the size of the subnet, and on the length of interface names in the kernel.
+// These constants limit a lab, because a subnet has a limited number of addresses, and names on the
+// outer machine have a limited length.
 const (
 	maxHosts   = 200
 	maxLabName = 32

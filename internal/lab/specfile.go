@@ -185,7 +185,7 @@ func (r *specReader) script(n *yaml.Node) string {
 	return text
 }
 
-// readScript reads a script, which must be a regular file. Reading other files might never end.
+// readScript reads a script, which must be a regular file. The reading of another kind of file might never end.
 func readScript(path string) (string, error) {
 	info, err := os.Stat(path)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// state describes a lab. It is on disk before anything of the lab is created. All names on the outer machine can be
-// computed from it.
+// state describes a lab. Up writes the state to disk before it creates anything else. All names that
+// the lab uses on the outer machine can be computed from the state.
 type state struct {
 	Name   string       `json:"name"`
 	Domain string       `json:"domain"`
@@ -68,7 +68,7 @@ func (s state) mac(n int) string {
 // outer returns the outer machine's address on the bridge, which is the first address of the subnet.
 func (s state) outer() netip.Addr { return s.Subnet.Addr().Next() }
 
-// firstHost is the last byte of the first host's address. The addresses before that byte are reserved.
+// firstHost is the last byte of the first host's address. The addresses with a smaller last byte are reserved.
 const firstHost = 11
 
 func (s state) address(host int) netip.Addr {

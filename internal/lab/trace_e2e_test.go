@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// traces returns everything on the outer machine that a lab might leave, one line
-// each. traces leaves out labs of other tests, because they may come and go during
-// the test. Everything else counts, no matter which name it has.
+// traces returns everything on the outer machine that a lab might leave, one line each. traces
+// leaves out labs of other tests, because they may come and go during the test. All other things
+// are in the result, whatever their names are.
 func traces(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string
@@ -90,8 +90,7 @@ func forwarding(t *testing.T, m Machine) string {
 	return readText(t, forwardSetting)
 }
 
-// othersUp reports whether other labs are running. Other labs also raise the
-// settings.
+// othersUp reports whether other labs are running. A running lab of another test keeps the kernel's settings raised.
 func othersUp(t *testing.T, m Machine) bool {
 	t.Helper()
 	links, err := net.Interfaces()
@@ -101,7 +100,7 @@ func othersUp(t *testing.T, m Machine) bool {
 	return slices.ContainsFunc(links, func(l net.Interface) bool { return bridgeRE.MatchString(l.Name) && foreign(m, l.Name) })
 }
 
-// rules returns the lines of the firewall. Each line has the name of its table,
+// The function rules returns the lines of the firewall. Each line has the name of its table,
 // because only the table shows to which lab the rule belongs.
 func rules(t *testing.T) []string {
 	t.Helper()
@@ -187,7 +186,7 @@ func processes(t *testing.T, m Machine) []string {
 var labIDRE = regexp.MustCompile(`(?:\btl|tutti_lab_|tutti-lab\.)([0-9a-f]{8})`)
 
 // foreign reports whether a trace belongs to another lab. Such a trace has the id of a lab that is
-// not on the machine m. Counters that change by themselves also count as foreign.
+// not on the machine m. foreign also returns true for counters that change by themselves.
 func foreign(m Machine, line string) bool {
 	if strings.Contains(line, DefaultState+"/") {
 		return true

@@ -28,7 +28,7 @@ type Running struct {
 	Hosts []*Host // hosts in the order of the lab file
 }
 
-// Host returns the host that has this name among its names.
+// Host returns the host with this name. The name may be any of the host's names.
 func (r *Running) Host(name string) (*Host, error) {
 	var names []string
 	for _, h := range r.Hosts {
@@ -40,8 +40,8 @@ func (r *Running) Host(name string) (*Host, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q: it has %s", name, r.Name, strings.Join(names, ", "))
 }
 
-// lockFile is locked while a process creates or removes a lab. The reason is that labs choose free subnets and share
-// a kernel setting.
+// lockFile is locked while a process creates or removes a lab. Two processes could otherwise choose the
+// same subnet, or change the kernel's settings at the same time.
 const lockFile = runDir + "/lock"
 
 // Up creates the lab and returns when every host is running. If Up fails or ctx ends, Up removes everything that it
@@ -122,7 +122,7 @@ func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[stri
 	return s, nil
 }
 
-// make creates the planned lab: first the network, then all hosts at the same time.
+// The method make creates the planned lab: first the network, then all hosts at the same time.
 func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
 	start := time.Now()
 	mtu := outerMTU()

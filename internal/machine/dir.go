@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// IdentityDir returns the directory inside an agent's directory whose files identify the node.
+// IdentityDir returns the directory with the files that identify the node. It is inside the agent's directory.
 func IdentityDir(dir string) string { return filepath.Join(dir, "identity") }
 
 // CompileFile is a file in the agent's directory on a host with a Puppet Server.

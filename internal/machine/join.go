@@ -20,12 +20,11 @@ type JoinOptions struct {
 	Dir   string
 	Token string
 	Name  tutti.NodeName // empty: the token's name, or the host's name if the token has none
-	// Again is for a machine that was a node and that the server refuses now. The machine
-	// keeps its keys and its data. If only its membership has ended, Again is not needed.
+	// Set Again to join a machine that was a node before, and that the server now refuses. The machine keeps its keys
+	// and its data. Again is not needed for a node whose membership has only expired.
 	Again bool
-	// CodeKeys are the ids of all keys that sign code. A person on the machine passes the ids of the keys if they
-	// know them. If CodeKeys is empty, a new node trusts the keys that the server names, and an old node keeps
-	// the keys that it has pinned.
+	// CodeKeys are the ids of all keys that sign code. A person who joins the machine can give these ids. If CodeKeys
+	// is empty, a new node trusts the keys that the server names, and an old node keeps the keys that it has pinned.
 	CodeKeys []string
 }
 
@@ -100,7 +99,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	return membership.Node, membership.Write(dir)
 }
 
-// ended reports whether a membership has ended.
+// The function ended reports whether a membership has ended.
 func ended(m identity.EnrolResponse) bool {
 	_, until, err := identity.JWTLife(m.JWT)
 	return err == nil && !time.Now().Before(until)

@@ -25,8 +25,7 @@ import (
 // directory. `tutti leave` removes only what is listed here, so list new files here.
 var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.OwedFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
-// leftFile shows that the server has removed the node. Only the cleanup on this machine
-// is still to do.
+// If leftFile exists, the server has removed the node. Leave then only has to clean up this machine.
 const leftFile = "left"
 
 // LeaveOptions say how a machine leaves its fleet.
@@ -40,13 +39,12 @@ type Left struct {
 	Node    tutti.NodeName
 	Told    bool     // the server has removed the node
 	Remains []string // files of others in the state directory
-	Owed    []string // resources that runs should have refreshed and did not
+	Owed    []string // resources whose refresh was missed by a run
 }
 
-// Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's
-// unit and state. If Leave fails before the server has agreed, nothing has changed. If Leave
-// fails later, call Leave again to continue. Leave returns CodeConflict if a run is going on or
-// if the server lacks a result.
+// Leave undoes Join. The server removes the node, the agent stops, and Leave removes the agent's unit and state. If
+// Leave fails before the server has removed the node, nothing has changed. If Leave fails after that, call Leave
+// again to continue. Leave returns CodeConflict if a run is going on or if the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
 	member, err := LoadMembership(IdentityDir(o.Dir))
@@ -95,7 +93,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	return out, err
 }
 
-// settled returns an error if data of the node would get lost when the node leaves now.
+// settled returns an error if the node cannot leave now without losing data.
 func settled(o LeaveOptions) error {
 	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
 		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent enables Puppet when the job or its lease ends: wait, and keep the agent running")

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Keeper renews a node's membership, which lets the node onto the bus. A membership ends if it is
-// not renewed.
+// Keeper renews a node's membership. A node needs its membership to connect to the bus. The
+// membership ends if it is not renewed.
 type Keeper struct {
 	identity.EnrolResponse
 	Dir  string
@@ -66,7 +66,7 @@ func (m Keeper) Keep(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		left := time.Until(until)
-		if left > 0 { // after the end of the JWT, the connection's error is clear enough
+		if left > 0 { // after the end of the JWT, the connection already reports a clear error
 			m.Log.Warn("the membership was not renewed; the agent tries again", "ends", until, "error", err)
 		}
 		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
@@ -76,9 +76,8 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// wait returns after the time d. If the server wants something, the method returns earlier, and `asked` is
-// true. Without a connection, the method checks at intervals of lookAgain whether the node has joined
-// again.
+// The method wait waits for the time d. If m.Rung signals before that, the method returns at once, and `asked` is
+// true. Without a connection, the method checks at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
@@ -107,19 +106,19 @@ const (
 	lookAgain = 15 * time.Second
 	// followAgain is the pause before Keeper tries again to follow the server's keys.
 	followAgain = time.Minute
-	// maxFollow is how many consecutive changes a node follows. After that, the node pauses, even if the
-	// server wants yet another change.
+	// maxFollow is how many changes of keys a node follows without a pause. Then the node waits for the
+	// time followAgain, even if the server wants another change.
 	maxFollow = 4
 )
 
-// followed makes the node use the keys that the server wants. The method returns when to try again. A
-// zero time means that the node need not try again before the server requests it.
+// The method followed makes the node use the keys that the server wants. The method returns when to
+// try again. A zero time means that the node need not try again before the server requests it.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeInvalid:
-			m.Log.Debug("the server does not rotate its keys", "error", err) // of an earlier release
+			m.Log.Debug("the server does not rotate its keys", "error", err) // the server is of an earlier release
 			return time.Time{}
 		case err != nil:
 			if ctx.Err() == nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
@@ -133,8 +132,8 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand reports to the server which keys the node uses, and switches to the keys that the node
-// should use.
+// stand reports to the server which keys the node uses. The server answers which keys the node
+// should use, and stand switches to these keys.
 func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -171,7 +170,7 @@ func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	return true, m.use(ctx, next)
 }
 
-// use switches to the credentials that are on disk.
+// The method use switches to the credentials `next`, which are already on disk.
 func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	before := m.EnrolResponse
 	m.EnrolResponse = next
@@ -189,8 +188,8 @@ func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	return nil
 }
 
-// useWait is how long Keeper waits for a quiet moment before it switches keys. The next connection uses the
-// new JWT in any case.
+// useWait is how long Keeper waits for a moment in which no call is running. If there is no such
+// moment, the next connection uses the new JWT.
 const useWait = time.Minute
 
 // retryEnded is the shortest pause before the next try of a renewal.
@@ -219,9 +218,9 @@ func (m *Keeper) renew(ctx context.Context) error {
 	}
 	m.EnrolResponse = next
 	m.Log.Info("the membership was renewed")
-	// The connection lives as long as the JWT with which it was made. Wait for a quiet moment for
-	// a third of the remaining time. If there is no quiet moment, the node connects again when
-	// the old JWT ends.
+	// The connection lives as long as the JWT with which it was made. Wait for a moment in which no
+	// call is running, but at most for a third of the remaining time. If there is no such moment,
+	// the node connects again when the old JWT ends.
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.Conn.UseJWT(ctx, next.JWT); err != nil {
@@ -233,6 +232,6 @@ func (m *Keeper) renew(ctx context.Context) error {
 // reload switches to the credentials that a join in another process has written.
 func (m *Keeper) reload(ctx context.Context) {
 	if on, err := identity.LoadMembership(m.Dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
-		_ = m.use(ctx, on) // the credentials are used for the next connection in any case
+		_ = m.use(ctx, on) // if this fails, the next connection still uses the credentials
 	}
 }

@@ -18,7 +18,7 @@ type Signers struct {
 	mu     sync.Mutex
 	now    identity.Trust
 	list   *tutti.Statement        // the list of operators who sign actions, as the server sent it
-	acting *tutti.TrustedOperators // the content of `list`; empty if no current key has signed the list; nil if there is no list
+	acting *tutti.TrustedOperators // the content of `list`; it is empty if no trusted key has signed the list
 }
 
 var (
@@ -35,9 +35,8 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	return s, err
 }
 
-// judge determines who may sign actions, by the keys that the node trusts now. A list that only an earlier key has
-// signed does not count. Even if the list is invalid, the node refuses unsigned actions of the server. The node
-// carries out no actions until it has a valid list.
+// judge determines who may sign actions. The list of operators is valid only if it is signed by a key that the node
+// trusts now. If there is a list and it is invalid, the node carries out no actions until it has a valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -172,18 +171,18 @@ func checkOperators(m identity.EnrolResponse) error {
 	return err
 }
 
-// KeepPins returns the membership of a node that joins again. The node already knows whose code it runs and whose
-// actions it carries out. If a server names other keys, this is not enough for the node to trust these keys. With
-// its first claim, the agent follows the statements between the old and the new keys. The argument `codeKeys`
-// contains all keys that a person has named on the node, and is empty if nobody has named keys.
+// KeepPins returns the membership of a node that joins again. The node keeps the code keys and the list of operators
+// that it already trusts. The word of a server is not enough to replace them. With its first claim, the agent gets
+// the statements that lead from the old keys to the new keys. The argument `codeKeys` contains all keys that a person
+// has named on the node, and is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
 		return told, err
 	}
 	if len(codeKeys) > 0 {
-		// With an old statement, a server could name a rotated key in addition to the key that
-		// the person has named.
+		// A server could show an old statement. It would name a rotated key in addition to the key
+		// that the person has named.
 		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
 			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, but --trust-code-key names only %s; while the key is rotated, name both keys", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
@@ -219,7 +218,7 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 		if next, err = own.Follow(*told.Trust); err == nil {
 			keep.Trust = told.Trust
 		}
-	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // the server has no later statements than this node, so its state was set back
+	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // no later statement can lead to the server's keys
 		err = tutti.Errorf(tutti.CodeRefused, "no key that this node has pinned has signed the server's key")
 	}
 	if err != nil {
@@ -230,8 +229,8 @@ func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	return keep, nil
 }
 
-// laterOperators returns the list of operators that a node has after a join. The result is the server's list if this
-// list is signed and later than the node's own list.
+// laterOperators returns the list of operators that a node has after a join. The result is the server's list if a
+// trusted key has signed it and its counter is higher than the counter of the node's own list.
 func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tutti.Statement {
 	if told.Operators == nil {
 		return had.Operators

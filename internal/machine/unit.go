@@ -76,8 +76,8 @@ func writeUnit(name, args string) error {
 	return durable.WriteFile(unitDir+"/"+name, []byte(text), 0o644)
 }
 
-// UnitText returns the unit of that name as StartUnit would write it for the arguments `VERB --dir DIR`. UnitText
-// returns CodeInvalid if the unit could not run.
+// UnitText returns the text of the named unit. It is the text that StartUnit writes for the arguments
+// `VERB --dir DIR`. UnitText returns CodeInvalid if a unit with these arguments could not run.
 func UnitText(name, args string) (string, error) {
 	unit, err := deploy.Units.ReadFile(name)
 	if err != nil {
@@ -90,9 +90,9 @@ func UnitText(name, args string) (string, error) {
 	return unitFor(string(unit), self, args)
 }
 
-// unitFor adapts a unit to the binary and the arguments `VERB --dir DIR`. If the unit is
-// confined (ProtectSystem), it may still write to its own directory, wherever this is.
-// The function refuses a binary or directory in a place that the unit hides.
+// unitFor adapts a unit to the binary and the arguments `VERB --dir DIR`. If the unit is confined
+// (ProtectSystem), unitFor permits it to write to DIR. unitFor refuses a binary or DIR in a place
+// that the unit hides from its process.
 func unitFor(unit, binary, args string) (string, error) {
 	verb, dir, ok := strings.Cut(args, " --dir ")
 	if !ok || !filepath.IsAbs(dir) || strings.ContainsAny(binary+dir, " \t\n%\"'\\$") {

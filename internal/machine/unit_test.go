@@ -54,8 +54,8 @@ func TestUnitsFitWhereTheyAre(t *testing.T) {
 	}
 }
 
-// systemd's default limit is five failures in ten seconds. With the default limit, a disk
-// that is full for ten seconds would stop the fleet.
+// By default, systemd gives up a unit after five failures in ten seconds. Then a disk that is full
+// for ten seconds would stop the fleet.
 func TestUnitsAreStartedAgainForEver(t *testing.T) {
 	for _, name := range []string{"tutti-server.service", "tutti-agent.service"} {
 		unit, err := deploy.Units.ReadFile(name)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// stallFor bounds how long new calls wait for the running calls to end. stallAgain is the time until the next
-	// try.
+	// Before UseJWT replaces the connection, new calls wait until the running calls end, but at most
+	// for stallFor. stallAgain is the pause before UseJWT tries this again.
 	stallFor   = time.Second
 	stallAgain = 5 * time.Second
 	// rejoinTimeout bounds how long calls wait for the new connection.
 	rejoinTimeout = 10 * time.Second
-	// refusedAgain is how often a node reports that it is not admitted.
+	// refusedAgain is the shortest time between two reports that the server does not admit this node.
 	refusedAgain = time.Hour
 )
 
@@ -46,7 +46,7 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	back := c.back
 	c.mu.Unlock()
 	if !c.nc.IsConnected() {
-		return nil // the old connection is closed, and a new one is being opened
+		return nil // the client library is already opening a new connection, which will use the new JWT
 	}
 	if err := c.nc.ForceReconnect(); err != nil {
 		return wrap(err, "use the new JWT")
@@ -62,8 +62,8 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	return nil
 }
 
-// admission reports that the server does not admit this node, or that the node does not know the server. admission
-// repeats the report every hour. Neither passes by itself.
+// admission reports that the server does not admit this node, or that the node does not trust the
+// server. admission repeats the report every hour, because a person has to solve these problems.
 type admission struct {
 	refused func(err error)
 	mu      sync.Mutex
@@ -89,9 +89,8 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	}
 }
 
-// isRefusal reports whether the bus refused the credentials of a new connection. (For a JWT that has expired or was
-// revoked, the bus first sends this error on the open connection. After that the next attempt to connect fails with
-// the same error.)
+// isRefusal reports whether the bus refused the credentials of a new connection. (When a JWT expires or is revoked,
+// the bus sends this error on the open connection. The next attempt to connect then fails with the same error.)
 func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
 
 // isStranger reports whether the server showed a certificate of a CA that this node does not trust.

@@ -21,9 +21,9 @@ const (
 	maxGroup = 4 << 20
 )
 
-// group gathers the messages that many callers store at the same time. If no other caller is storing, a new caller
-// stores at once. Otherwise the new caller waits, and later one of the waiting callers stores the messages of all
-// waiting callers.
+// group gathers the messages that many callers store at the same time. If no other caller is storing, a
+// new caller stores its messages at once. If another caller is storing, the new caller waits. Later one
+// of the waiting callers becomes the leader and stores the messages of all waiting callers.
 type group struct {
 	mu      sync.Mutex
 	waiting []*put
@@ -38,8 +38,9 @@ type put struct {
 	lead chan struct{} // closed when this caller must store the messages of all waiting callers
 }
 
-// store writes messages unless their subjects already have content. A subject is made of a digest, so an existing
-// message with the same subject has the same content. store returns when the messages are on disk.
+// The method store writes those messages whose subject has no content yet. A subject is made of a
+// digest, so an existing message with the same subject has the same content. store returns when the
+// messages are on disk.
 func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	if err := ctx.Err(); err != nil {
 		return wrap(err, "store a blob")
@@ -59,9 +60,9 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// lead stores the puts of the present group, and then chooses the next put as the leader. If the function `store`
-// panics, all puts of the group get an error, and the next put still becomes the leader. Otherwise nobody would ever
-// store again.
+// The method lead stores the waiting puts, and then makes the next put the leader. lead also does this
+// if the function `store` panics, because without a leader nobody could store again. After a panic, the
+// puts that have no result yet get an error.
 func (g *group) lead(store func([]*put)) {
 	defer g.leave()
 	all := g.take()
@@ -86,7 +87,7 @@ func (g *group) join(p *put) bool {
 	return leads
 }
 
-// take returns the puts to store together. The first of the puts is the leader's own put.
+// The method take returns the puts to store together. The first of the puts is the leader's own put.
 func (g *group) take() []*put {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +101,7 @@ func (g *group) take() []*put {
 	return taken
 }
 
-// leave chooses the next waiting put as the leader.
+// The method leave chooses the next waiting put as the leader.
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,8 +110,8 @@ func (g *group) leave() {
 	}
 }
 
-// storeAll stores all puts and sends each put its result. storeAll does not end when the caller's ctx ends,
-// because storeAll works for other callers too.
+// storeAll stores all puts and sends each put its result. storeAll goes on when the caller's ctx ends,
+// because it also stores the puts of other callers.
 func (b *Blobs) storeAll(ctx context.Context, all []*put) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)
 	defer cancel()
@@ -180,8 +181,8 @@ func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// fresh returns a copy of the message for publishing. The stream stores the copy only if its subject has no message
-// yet.
+// The function fresh returns a copy of the message for publishing. The stream stores the copy only if its subject
+// has no message yet.
 func fresh(m *nats.Msg) *nats.Msg {
 	out := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
 	for key, values := range m.Header {

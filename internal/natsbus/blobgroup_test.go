@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestAPanicKeepsNoRoom: if the caller that stores for other callers panics, those callers get an error, and
+// TestAPanicKeepsNoRoom: one caller stores for the others and panics. The others get an error, and
 // later callers can store.
 func TestAPanicKeepsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,10 +24,10 @@ const (
 )
 
 // Blobs is the tutti.Blobs on a JetStream stream. Content of up to 128 KiB is stored in the message blob.<hex>.
-// Larger content is stored in the messages chunk.<hex>.<i>, and blob.<hex> has the number of chunks. Nothing is
-// written twice. If a Put is cut off, the next Put of the same content continues it. Two Puts of the same content at
-// the same time do no harm. If many callers store at the same time, their content goes to disk together. Any number
-// of goroutines may use it.
+// Larger content is stored in the messages chunk.<hex>.<i>, and blob.<hex> has the number of chunks. Content that the
+// stream already has is not written again. If a Put is cut off, the next Put of the same content continues it. Two
+// Puts of the same content at the same time do no harm. If many callers store at the same time, their content goes to
+// disk together. Any number of goroutines may use it.
 type Blobs struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -37,11 +37,11 @@ type Blobs struct {
 	deleted atomic.Bool
 }
 
-// Stored returns the last sequence of the stream that NATS acknowledged to this process. A caller can compare this
-// sequence with the stream's file. So the caller finds out why the end of the file is missing: the file has lost
-// acknowledged messages, or a write was cut off before NATS acknowledged it. If `seq` is 0 and `known` is true,
-// this process deleted content, perhaps the last stored content. If `known` is false, this process stored and
-// deleted nothing.
+// Stored returns the last sequence of the stream that NATS acknowledged to this process. If the end of the stream's
+// file is damaged, a caller can compare this sequence with the file. The damage has destroyed acknowledged messages
+// only if the file ends before this sequence. Otherwise it has destroyed only a write that was never acknowledged. If
+// `seq` is 0 and `known` is true, this process deleted content, perhaps the last stored content. If `known` is false,
+// this process has not stored or deleted anything.
 func (b *Blobs) Stored() (seq uint64, known bool) {
 	seq = b.stored.Load()
 	return seq, seq > 0 || b.deleted.Load()

@@ -32,8 +32,8 @@ func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
 	return out, nil
 }
 
-// Delete implements tutti.Sweeping. Delete deletes the head first. If the process ends after deleting the head,
-// the remaining chunks do not count as content, but List still returns the digest.
+// Delete implements tutti.Sweeping. Delete deletes the message blob.<hex> first, and then the chunks. If the process
+// ends between the two, the chunks do not count as content, but List still returns their digest.
 //
 // The bus rewrites a block of its file when less than half of the block is still in use. The bus rewrites blocks
 // at its next sync (see embed.Options, and shouldCompactSync in nats-server). The bus removes empty blocks,

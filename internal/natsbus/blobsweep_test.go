@@ -38,8 +38,8 @@ func blocksOf(t *testing.T, dir, stream string) int64 {
 	return total
 }
 
-// content returns blob i. Blobs have many different sizes, cannot be
-// compressed, and together have some MB.
+// content returns the content of blob i. The blobs have many different sizes and cannot be
+// compressed. All blobs together have some MB.
 func content(i int) []byte {
 	out := make([]byte, 1000+(i*7919)%200_000)
 	state := uint64(i + 1)

@@ -22,7 +22,7 @@ const (
 // Call sends a request to the server and returns the answer. Errors have the code that the server sent.
 // CodeUnavailable means that there is no connection, that the connection broke during the call, or that no server is
 // running. CodeDeadline means that no answer came before ctx's deadline, or within a minute if ctx has no deadline.
-// In both cases the server may have executed the request.
+// After either error, it is possible that the server has executed the request.
 //
 // The payload and the answer may each have up to 64 MiB. Large payloads and answers are sent in chunks. If the
 // connection breaks, Call continues with the next chunk on a new connection until ctx ends. If a call ended with
@@ -52,7 +52,7 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 			return nil, err
 		}
 		if answer.Header.Get(headerStatus) == statusMissing {
-			continue // the server received the parcel, and restarted before it answered
+			continue // the server has lost the parcel, because it restarted after the upload. Upload the parcel again
 		}
 		if err := failureOf(op, answer); err != nil {
 			return nil, err
@@ -84,7 +84,7 @@ func (c *Conn) Send(op string, payload []byte) error {
 	return nil
 }
 
-// SetTicket adds a ticket to each message that is sent later.
+// SetTicket sets the ticket. Conn adds the ticket to each message that it sends after this call.
 func (c *Conn) SetTicket(ticket string) { c.ticket.Store(&ticket) }
 
 func (c *Conn) present(msg *nats.Msg) {
@@ -182,8 +182,8 @@ func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]by
 	return content, nil
 }
 
-// exchange sends a message about a chunk. exchange sends the message again until the server answers or ctx ends. The
-// server accepts the same chunk twice without harm.
+// exchange sends a message about a chunk. exchange sends the message again until the server answers or
+// ctx ends. A repeated message does no harm, because the server may get the same chunk twice.
 func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, chunk []byte) (*nats.Msg, error) {
 	for {
 		msg := nats.NewMsg("")

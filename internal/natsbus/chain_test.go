@@ -16,9 +16,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// forge rewrites the stream of the log. The function change gets the messages
-// and returns the changed ones. An attacker who can write to the disk could do
-// the same. forge does not change the link headers.
+// forge rewrites the stream of the log, as an attacker with access to the disk could do. The function `change` gets
+// all messages and returns the messages of the new stream. forge keeps the link headers as they are.
 func forge(t *testing.T, bus *bustest.Bus, change func([]*nats.Msg) []*nats.Msg) {
 	t.Helper()
 	js := bus.JetStream(t)
@@ -79,7 +78,7 @@ func TestAForgedLogIsFound(t *testing.T) {
 		reason string
 		change func([]*nats.Msg) []*nats.Msg
 		code   tutti.Code
-		after  uint64 // number of events that are read before the damage is found
+		after  uint64 // number of events before the damage; a reader gets these events
 	}{
 		{"an event is another one", func(m []*nats.Msg) []*nats.Msg {
 			m[1].Data = []byte(strings.Replace(string(m[1].Data), `"b"`, `"x"`, 1))
@@ -173,7 +172,8 @@ func TestNoSingleEventCanBeRemoved(t *testing.T) {
 	if stream.DeleteMsg(t.Context(), 1) == nil {
 		t.Error("an event could be removed")
 	}
-	// The log's API deletes the beginning of the log only after a snapshot. So here someone else has deleted it.
+	// The log's API deletes the beginning of the log only after a snapshot. So in this test someone
+	// else has deleted the beginning.
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(3)); err != nil {
 		t.Fatal(err)
 	}

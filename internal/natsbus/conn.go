@@ -26,7 +26,7 @@ type DialOptions struct {
 	Local  net.IP       // source address. If Local is nil, the system chooses an address
 	Logger *slog.Logger // may be nil
 	// NotAdmitted is called when the server starts to refuse the node's JWT, and then once an hour. Conn still tries
-	// to connect, because the server may accept the JWT again later. It must not block. May be nil.
+	// to connect, because the server may accept the JWT again later. NotAdmitted must not block. May be nil.
 	NotAdmitted func(err error)
 }
 
@@ -93,7 +93,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	c.offline()
 	nc, err := nats.Connect(strings.Join(o.URLs, ","), append(c.handlers(o.Logger),
 		nats.Name("tutti node"),
-		nats.Secure(), // the dialer does it
+		nats.Secure(), // this demands TLS; the dialer does the handshake
 		nats.TLSHandshakeFirst(),
 		nats.SkipHostLookup(), // the dialer needs the host's name, because the certificate contains the name
 		nats.UserJWT(func() (string, error) { return *c.jwt.Load(), nil }, kp.Sign),
@@ -104,7 +104,8 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.IgnoreDiscoveredServers(),
 		nats.CustomReconnectDelay(reconnectDelay),
-		// The client must not send old messages after a reconnect. The caller repeats its request with newer data.
+		// The client must not keep messages and send them after a reconnect. Each caller repeats its
+		// request with newer data.
 		nats.ReconnectBufSize(-1),
 		nats.Timeout(helloTimeout),
 		nats.SetCustomDialer(to),
@@ -116,7 +117,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	}
 	c.nc = nc
 	if nc.IsConnected() {
-		// the connect handler runs soon, and an earlier call would fail because there is no connection
+		// wait for the connect handler, because calls before it would fail with "not connected"
 		<-first
 	}
 	return c, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// crashDir is set in the process that is killed.
+// crashDir is an environment variable. It is set only in the process that the test kills.
 const crashDir = "TUTTI_TEST_CRASH_DIR"
 
 const crashBatch = 40
@@ -105,8 +105,8 @@ func killAfter(t *testing.T, dir string, acks int) uint64 {
 			t.Fatal(err)
 		}
 		if acks--; acks == 0 {
-			// The child is already in its next append. The test also reads
-			// acknowledgements that the child sends before it dies.
+			// The child has already begun its next append. It may acknowledge more appends before
+			// it dies, and the test reads these acknowledgements, too.
 			if err := child.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

@@ -7,16 +7,16 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// These constants limit the messages that a node may send while it already has its maximum of simultaneous calls. If
-// a host uses all its processors to compile for a fleet, the server answers about 64 of its small calls a second with
-// "ask again".
+// These constants limit the messages that a node may send while it already has its maximum of
+// simultaneous calls. The limits are far above what an honest node needs. A host that compiles for a
+// fleet with all its processors sends about 64 such calls a second, and they are small.
 const (
 	excessCalls     = 2_000
 	excessCallsEach = 200 // regained each second
 	excessBytes     = 32 << 20
 	excessBytesEach = 1 << 20
-	// outFor is how long the server locks a node out the first time. The time doubles with each further time, up to
-	// outAtMost.
+	// outFor is how long the server locks a node out the first time. The time doubles each time that
+	// the server locks the node out again, up to outAtMost.
 	outFor    = 30 * time.Second
 	outAtMost = time.Hour
 )
@@ -31,7 +31,7 @@ type excess struct {
 }
 
 type excessOf struct {
-	calls, bytes float64 // how many are left
+	calls, bytes float64 // how many calls and bytes the node may still send
 	at           time.Time
 	times        int       // how often the server locked the node out
 	until        time.Time // the node is locked out until this time
@@ -39,8 +39,8 @@ type excessOf struct {
 
 func newExcess() *excess { return &excess{of: map[tutti.NodeKey]*excessOf{}} }
 
-// more counts a message. The result `out` reports whether the node is locked out. The result `since` reports whether
-// this message is the reason.
+// The method more counts a message. The result `out` reports whether the node is locked out. The result
+// `since` reports whether this message has caused it.
 func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

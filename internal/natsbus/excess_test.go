@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestWhatIsTooMuch checks the limits: a number of calls at once and a number of calls each second. A node that
-// exceeds a limit is locked out, and each further time for longer.
+// TestWhatIsTooMuch checks the limits: a number of calls at once and a number of calls each second. A
+// node that exceeds a limit is locked out, each time for longer than the time before.
 func TestWhatIsTooMuch(t *testing.T) {
 	e, now := newExcess(), time.Unix(1e9, 0)
 	const node, other = tutti.NodeKey("A"), tutti.NodeKey("B")
@@ -27,7 +27,7 @@ func TestWhatIsTooMuch(t *testing.T) {
 	if got := send(node, excessCalls, 0); got != 0 {
 		t.Errorf("out at message %d, which is no more than it may", got)
 	}
-	for range 60 { // a host that compiles for others
+	for range 60 { // the calls of a host that compiles for other nodes are below the limits
 		pass(time.Second)
 		if got := send(node, excessCallsEach, 4<<10); got != 0 {
 			t.Fatalf("out at message %d of a second", got)

@@ -48,7 +48,7 @@ type relay struct {
 
 	mu          sync.Mutex
 	target      string
-	bus, client *tls.Config // TLS settings for its clients, and for its own connections to the bus
+	bus, client *tls.Config // TLS settings: towards the clients, and towards the bus
 	open        map[net.Conn]bool
 	armed       bool // the next append will reach the bus, but its client will get no answer
 }
@@ -100,7 +100,7 @@ func (r *relay) pass(raw net.Conn) {
 	r.mu.Unlock()
 	client, server := net.Conn(tls.Server(raw, asBus)), net.Conn(tls.Client(onward, asClient))
 	var both sync.WaitGroup
-	var mute atomic.Bool // when set, the relay sends the client nothing more
+	var mute atomic.Bool // if true, the relay sends nothing more to the client
 	for to, from := range map[net.Conn]net.Conn{client: server, server: client} {
 		both.Go(func() {
 			buf := make([]byte, 64<<10)
@@ -108,7 +108,7 @@ func (r *relay) pass(raw net.Conn) {
 				n, err := from.Read(buf)
 				last := from == client && r.swallows(buf[:n])
 				if last {
-					mute.Store(true) // set before the bus can answer
+					mute.Store(true) // do this before the bus gets the append and can answer
 				}
 				if n > 0 && (from == client || !mute.Load()) {
 					if _, wrote := to.Write(buf[:n]); wrote != nil {
@@ -128,15 +128,15 @@ func (r *relay) pass(raw net.Conn) {
 	both.Wait()
 }
 
-// arm makes the relay cut its connections when the bus has received the next append.
-// The client then gets no answer.
+// The method arm makes the relay cut its connections when the bus has received the next append. The
+// client then gets no answer.
 func (r *relay) arm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.armed = true
 }
 
-// swallows returns true if the relay is armed and the data is a part of an append, but only once.
+// swallows returns true if the relay is armed and the data is a part of an append. Then the relay is no longer armed.
 func (r *relay) swallows(sent []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *relay) swallows(sent []byte) bool {
 	return true
 }
 
-// cut ends all connections at once.
+// The method cut ends all connections at once.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,17 +190,17 @@ func (r *relay) startBus(t *testing.T, dir string) (kill func()) {
 	return nil
 }
 
-// What clients do. An append names the event after which its events shall be stored.
-// A read returns all events.
+// An operation is what a client does: an append or a read. An append names the event after which
+// its events shall be stored. A read returns all events.
 type (
 	operation struct {
 		read   bool
-		behind string   // the last event that the writer knows
+		behind string   // the append comes after this event, the last one that the writer knows
 		events []string // what is appended
 	}
 	result struct {
 		conflict bool
-		sum      tutti.Digest // for a read, the sum of all events
+		sum      tutti.Digest // for a read, the last link of the chain of all events
 	}
 	list struct {
 		last string
@@ -215,10 +215,9 @@ func (l list) with(events ...string) list {
 	return l
 }
 
-// theLog is the model: a list. An append is stored completely, directly after the
-// event that it names. A read returns the whole list. A conflict changes nothing. A
-// writer may also get a conflict although it named the last event, if it does not
-// know of a torn append.
+// theLog is the model of the log: a list of events. An append is stored completely, directly after the event that it
+// names. A read returns the whole list. A conflict changes nothing. An append that names the last event may still end
+// in a conflict. This happens if the log ends in a torn append that the writer does not know.
 var theLog = porcupine.Model{
 	Init: func() any { return list{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -235,9 +234,9 @@ var theLog = porcupine.Model{
 	},
 }
 
-// unknown is the model for an append without an answer. The append may happen at any
-// later time, or never. An append that never happens has the same effect as an append after all
-// other events.
+// unknown is the model for an append without an answer. The append may happen at any later time, or
+// never. In the model, an append that never happens is an append at the end of time: it comes after
+// all other events, and no client reads it.
 func unknown(state list, op operation) (bool, any) {
 	if op.behind != state.last {
 		return true, state
@@ -252,7 +251,7 @@ type history struct {
 	ops      []porcupine.Operation
 	acked    int
 	unknowns int
-	progress chan struct{} // of each acknowledged append
+	progress chan struct{} // gets one element for each acknowledged append
 	damage   chan error
 }
 
@@ -264,7 +263,7 @@ const never = int64(1) << 62
 // a second.
 const checkDeadline = 5 * time.Minute
 
-// note adds an operation that began at the time `call`. note does not add reads that failed.
+// note adds an operation to the history. The operation began at the time `call`. note does not add reads that failed.
 func (h *history) note(client int, call int64, op operation, res result, err error) {
 	end := h.now()
 	h.mu.Lock()
@@ -301,7 +300,7 @@ func (c *client) run(ctx context.Context) {
 		if !c.connected(ctx) || c.read(ctx) != nil {
 			continue
 		}
-		if refused == c.known.last { // there is no newer event, so the log ends in a torn append
+		if refused == c.known.last { // two appends after the same event were refused, so the log ends in a torn append
 			if again, err := natsbus.OpenLog(ctx, c.nc, natsbus.LogOptions{}); err == nil {
 				c.log = again
 			}
@@ -340,7 +339,7 @@ func (c *client) connected(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// read reads the events that are new for this client.
+// The method read reads the events that are new for this client.
 func (c *client) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -359,13 +358,13 @@ func (c *client) read(ctx context.Context) error {
 	return nil
 }
 
-// historyRounds is the number of rounds. In turn, a round kills the bus, cuts the connections, or suppresses the
-// answer of an append.
+// historyRounds is the number of rounds. The first round kills the bus, the second cuts the
+// connections, the third suppresses the answer of an append, and so on.
 const historyRounds = 9
 
-// TestHistory lets several writers write to one log while it kills the bus and cuts
-// connections. There must be an order of the operations that agrees with the clock,
-// and in which a list gives the same results to the clients.
+// TestHistory lets several writers write to one log while it kills the bus and cuts connections.
+// There must be an order of all operations with two properties: it agrees with the clock, and if a
+// list executes the operations in this order, it gives the clients the same results.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), newRelay(t)

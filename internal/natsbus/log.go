@@ -36,12 +36,12 @@ type Log struct {
 	tail tail
 }
 
-// tail is the latest end of the log that this Log knows.
+// tail is the end of the log, as far as this Log knows.
 type tail struct {
 	place
-	// end is the last sequence in the stream. If end is larger than seq, the messages after seq are the beginning of
-	// a batch that a loss of power cut off. It was never acknowledged. These messages stay in the stream, but no
-	// reader returns them, and they are not part of the chain. The next append comes after end.
+	// end is the last sequence in the stream. If end is larger than seq, a loss of power has cut off a batch, and the
+	// messages after seq are the beginning of this batch. The batch was never acknowledged. Its messages stay in the
+	// stream, but no reader returns them, and they are not part of the chain. The next append comes after end.
 	end uint64
 }
 
@@ -115,8 +115,8 @@ func logConfig(o LogOptions) jetstream.StreamConfig {
 	}
 }
 
-// Torn returns the last sequence of an incomplete batch at the end of the log. A loss of power leaves such a batch.
-// Torn returns 0 if there is none. The next append comes after this sequence.
+// Torn returns the last sequence of an incomplete batch at the end of the log. A loss of power leaves
+// such a batch. Torn returns 0 if there is no such batch. The next append comes after this sequence.
 func (l *Log) Torn() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,9 +175,9 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// behind returns the end of the log. The next append, which names the event `last`, comes after this end. If another
-// writer may have written in the meantime, behind reads the end from the stream. If an append names a wrong end, the
-// stream refuses the append.
+// An append names the event `last`. behind returns the end of the log after which this append writes.
+// If `last` is not the end that this Log knows, another writer may have written, and behind reads the
+// stream. If the result is not the real end of the log, the stream refuses the append.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	l.mu.Lock()
 	known := l.tail
@@ -218,12 +218,12 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 	return msg, digest, nil
 }
 
-// batchAgain is the wait before Append sends a batch again after the bus could not assemble it.
+// If the bus cannot assemble a batch, Append sends the batch again after batchAgain.
 const batchAgain = 100 * time.Millisecond
 
-// publishWhole calls the method publish until the bus has assembled the batch, or ctx ends. The bus assembles a
-// batch in a file. If the bus can open no more files, it reports that the batch is incomplete, and stores
-// nothing. A later call succeeds when some file has been closed.
+// publishWhole calls the method publish until the bus has assembled the batch, or ctx ends. The bus
+// assembles a batch in a file. If the bus can open no more files, it reports that the batch is
+// incomplete, and stores nothing. When the process has closed some files, a later call succeeds.
 func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	for {
 		seq, err := l.publish(ctx, msgs)
@@ -248,8 +248,9 @@ func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 		markBatch(msgs)
 	}
 	for i, msg := range msgs[:len(msgs)-1] {
-		// The bus writes each batch into a separate file, so the bus need not hold a large batch in memory. From time
-		// to time, the loop waits for an answer, to notice a refusal early.
+		// This loop does not wait for an answer to each message. A large batch needs no memory in the
+		// bus, because the bus writes each batch into a separate file. The loop waits for an answer
+		// only after each 500 messages, to notice a refusal early.
 		if i%500 == 499 {
 			if _, err := l.request(ctx, msg); err != nil {
 				return 0, err
@@ -300,8 +301,8 @@ func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	return ack, tutti.Wrap(code, ack.Error, "append to the log")
 }
 
-// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A cluster may use
-// code 10164 instead, whose text does not name the right sequence.
+// wrongLast reports whether the stream refused an append because its expected sequence was wrong. A
+// cluster may use the code 10164 instead. The text of this code does not name the right sequence.
 func wrongLast(err *jetstream.APIError) bool {
 	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
 }

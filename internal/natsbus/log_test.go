@@ -33,8 +33,8 @@ func keys(t *testing.T, log tutti.Log, after uint64) []string {
 	return got
 }
 
-// tear writes the first parts of a batch after the event with the link `before`. A loss of power
-// leaves the same messages.
+// tear leaves the log as a loss of power does. It writes the first messages of a batch after the
+// event with the link `before`, but not the rest of the batch.
 func tear(t *testing.T, bus *bustest.Bus, before tutti.Digest, parts, of int) {
 	t.Helper()
 	js := bus.JetStream(t)
@@ -124,8 +124,8 @@ func TestUnknownOutcome(t *testing.T) {
 		}
 	}
 	restart(t)
-	// If the connection had stored messages to send them later, this append
-	// would come after them.
+	// The failed append before the restart must not be in the log. If the connection had stored it
+	// and sent it later, this append would be refused.
 	receive(t, back, "reconnection")
 	if _, err := log.Append(t.Context(), 1, []tutti.Event{setValue("d")}); err != nil {
 		t.Errorf("append after the restart: %v", err)

@@ -65,8 +65,8 @@ func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// chain yields the messages of all complete appends that follow the sequence `after`. chain ends at the message
-// that was the last one at the time of the call. chain checks that each link fits the entry before it.
+// chain yields the messages of all complete appends that follow the sequence `after`. chain does not
+// yield messages that are stored after the call. chain checks that each link fits the entry before it.
 func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		state, err := l.state(ctx)
@@ -122,8 +122,8 @@ func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// place returns the end of the last complete append that ends no later than the event `after`. The method
-// returns CodeNotFound if the log does not have this event (any more).
+// place returns the end of a complete append: the last one whose end is not after the event `after`. If
+// the log does not have this event (any more), place returns CodeNotFound.
 func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	for after > 0 {
 		m, err := l.get(ctx, after)
@@ -138,7 +138,7 @@ func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	return place{}, nil
 }
 
-// get returns one message of the stream.
+// The method get returns one message of the stream.
 func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOpt) (message, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOp
 	return parse(raw.Sequence, raw.Header, raw.Data)
 }
 
-// state returns the sequences that the stream has now.
+// The method state returns the sequences that the stream has now.
 func (l *Log) state(ctx context.Context) (jetstream.StreamState, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
@@ -171,8 +171,8 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages that follow the sequence `after`, up to the sequence `last`. There is no
-// gap between the messages.
+// messages yields the messages that follow the sequence `after`, up to the sequence `last`. If a
+// message is missing, messages yields an error.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {
@@ -206,7 +206,7 @@ func (l *Log) consumer(ctx context.Context, first uint64) (jetstream.Consumer, e
 	consumer, err := l.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       first,
-		AckPolicy:         jetstream.AckNonePolicy, // a lost message is noticed as a gap
+		AckPolicy:         jetstream.AckNonePolicy, // fetch notices a lost message as a gap
 		MemoryStorage:     true,
 		InactiveThreshold: 2 * readTimeout,
 	})
@@ -223,8 +223,8 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-// fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`. The result has
-// at most `count` messages. The error is the reason why there are no more messages.
+// fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`.
+// The result has at most `count` messages. An error is the reason why there are no more messages.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")
@@ -279,7 +279,7 @@ func unchained(what string) error {
 		"set up the fleet again (tutti server init), or restore the log (tutti server restore)", what)
 }
 
-// raw returns the event in a message, as bytes.
+// The method raw returns the event in a message, as bytes.
 func (l *Log) raw(ctx context.Context, m message) ([]byte, error) {
 	if m.blob == "" {
 		return m.data, nil

@@ -17,7 +17,7 @@ const (
 )
 
 // Restorer rebuilds a log from its entries. The entries keep their sequences and links. Restorer writes the entries
-// in batches. These batches may differ from the original appends, because all entries come from complete appends.
+// in batches. These batches need not be the original appends, because all entries come from complete appends.
 type Restorer struct {
 	log   *Log
 	seq   uint64       // of the last message
@@ -50,7 +50,7 @@ func (r *Restorer) Add(ctx context.Context, e tutti.Entry) error {
 	if e.Seq <= r.seq || e.Link != tutti.Link(r.link, e.Raw) {
 		return tutti.Errorf(tutti.CodeInvalid, "restore the log: event %d does not fit the entry before it, %d", e.Seq, r.seq)
 	}
-	for r.seq+1 < e.Seq { // a sequence that was torn by a loss of power has no event
+	for r.seq+1 < e.Seq { // no event has this sequence, because a loss of power has torn its append
 		if err := r.put(ctx, r.torn()); err != nil {
 			return err
 		}

@@ -29,18 +29,18 @@ type ServeOptions struct {
 	SpoolDir string // directory for content above 128 KiB. Serve empties the directory at its start and end
 	// Serve calls Ready when it begins to receive calls. May be nil.
 	Ready func()
-	// Serve calls Denied each time a node tries an action that it may not do. It must not block. May be nil.
+	// Serve calls Denied each time that a node tries an action without permission. Denied must not block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
-	// Serve calls Excess for each message of a node that has already reached its limit of simultaneous calls. Serve
-	// passes the message's bytes to Excess. If Excess returns true, Serve does not answer the message. It must not
-	// block. May be nil.
+	// Serve calls Excess for each message of a node that has already reached its limit of simultaneous
+	// calls. Serve passes the message's bytes to Excess. If Excess returns true, Serve does not answer
+	// the message. Excess must not block. May be nil.
 	Excess func(from tutti.NodeKey, bytes int) (out bool)
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once. 0 means 64.
 	Concurrency int
-	// Light are operations that do not wait for other calls, because they only report something and their handlers
-	// are quick. One node may have one such operation running at a time. If more light messages of this node arrive
-	// meanwhile, Serve drops them.
+	// Light are the names of operations that do not wait for other calls. These operations only report
+	// something, and their handlers are quick. Serve runs one light operation of a node at a time. If
+	// the node sends another one meanwhile, Serve drops it.
 	Light []string
 }
 
@@ -126,7 +126,7 @@ func (s *server) subscribe(subject string) (*nats.Subscription, error) {
 	return sub, wrap(err, "serve nodes")
 }
 
-// receive passes each message to the function `accept` until ctx ends.
+// The method receive passes each message to the function `accept` until ctx ends.
 func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept func(context.Context, *nats.Msg)) error {
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
@@ -164,7 +164,7 @@ func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
 		defer func() { <-s.light; s.told(key) }()
 		ctx, cancel := context.WithTimeout(wire.WithTicket(ctx, msg.Header.Get(headerTicket)), defaultTimeout)
 		defer cancel()
-		_, _ = s.handle(ctx, key, op, msg.Data) // no answer is expected
+		_, _ = s.handle(ctx, key, op, msg.Data) // the node expects no answer
 	})
 }
 
@@ -187,7 +187,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	switch {
 	case ok && msg.Reply == "" && slices.Contains(s.Light, op):
-		return // acceptLight gets it, too
+		return // nothing to do here, because acceptLight has got the same message
 	case !ok:
 		s.deny(key, "subject "+msg.Subject)
 		s.tooMuch(key, msg)
@@ -213,7 +213,8 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 			if ctx.Err() == nil { // if ctx has ended, the node no longer waits for an answer
 				answer = s.dispatch(ctx, key, op, msg)
 			}
-			turn.End() // other calls may begin now, because the large part of the answer is in the spool
+			// other calls may begin now. The answer needs little memory, because large content is in the spool
+			turn.End()
 			if answer != nil {
 				s.hold(ctx, answer)
 				s.answer(msg, answer)
@@ -230,8 +231,8 @@ func (s *server) turnsOf(op string, header nats.Header) *turns {
 	return s.large
 }
 
-// hold delays an answer that asks the node to call again. Otherwise a node that calls again at once would keep the
-// server busy. During the delay, the call counts as one of the node's calls, but occupies no handler.
+// The method hold delays an answer that asks the node to call again. Otherwise a node that calls again at once would
+// keep the server busy. During the delay, the call counts as one of the node's calls, but occupies no handler.
 func (s *server) hold(ctx context.Context, answer *nats.Msg) {
 	if tutti.Code(answer.Header.Get(headerStatus)) != tutti.CodeUnavailable {
 		return
@@ -339,7 +340,7 @@ func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
 		return failure(err)
 	}
 	if len(msg.Data) > 0 && !e.needs(offset, len(msg.Data)) {
-		s.tooMuch(key, msg) // an honest node sends such a chunk only after a lost connection
+		s.tooMuch(key, msg) // a useless chunk counts. An honest node sends one only after a lost connection
 	}
 	have, err := e.write(offset, msg.Data)
 	killpoint.Here("natsbus.chunk")
@@ -385,8 +386,8 @@ func (s *server) answer(to, answer *nats.Msg) {
 	}
 }
 
-// enter counts a call of a node. enter returns false if the node already has too many calls. So one node cannot use
-// all the room for waiting calls.
+// enter counts a call of a node. enter returns false if the node already has too many calls. This keeps
+// room for the waiting calls of other nodes.
 func (s *server) enter(key tutti.NodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,9 @@ const (
 	maxParcelsPerNode = 8
 	maxSpoolPerNode   = 2 * MaxPayload
 	maxSpool          = 16 * MaxPayload
-	parcelLife        = 10 * time.Minute // after its last chunk
-	// maxGets is how often a node may fetch each chunk of an answer. Its connections may break meanwhile.
+	parcelLife        = 10 * time.Minute // the server drops a parcel when nobody has used it for this time
+	// maxGets is how often a node may fetch each chunk of an answer. It may have to repeat a fetch when
+	// its connection breaks.
 	maxGets = 4
 )
 
@@ -38,7 +39,7 @@ type entry struct {
 	file  *os.File
 	have  int64
 	tries int
-	gets  int64 // one more than the number of chunks that the node may still fetch; 0 if this is no answer
+	gets  int64 // number of chunks that the node may still fetch, plus 1; 0 if the parcel is not an answer
 
 	used time.Time // guarded by spool.mu
 }
@@ -54,7 +55,7 @@ func newSpool(dir string, now func() time.Time) (*spool, error) {
 	return &spool{dir: dir, now: now, entries: map[tutti.NodeKey]map[string]*entry{}}, nil
 }
 
-// close removes everything.
+// The method close removes everything.
 func (s *spool) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *spool) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// open returns the entry of a parcel, and creates the entry if necessary.
+// The method open returns the entry of a parcel, and creates the entry if necessary.
 func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +100,9 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for size bytes. The argument `mine` is the number of bytes of the node, including these bytes.
-// Nodes with more bytes lose their parcels, least recently used first. The announced size of a parcel counts
-// from the beginning, even if no chunk has arrived. The caller holds s.mu.
+// room makes room for `size` bytes of a node. The argument `mine` is the number of bytes that the node then has. room
+// removes parcels of nodes that have more bytes than that, the least recently used parcel first. The announced size
+// of a parcel counts from the beginning, even if no chunk has arrived. The caller holds s.mu.
 func (s *spool) room(size, mine int64) bool {
 	for s.total+size > maxSpool {
 		var most tutti.NodeKey
@@ -157,8 +158,8 @@ func (s *spool) expire(now time.Time) {
 	}
 }
 
-// remove removes a parcel. The caller holds s.mu. If another goroutine still uses the entry, it gets an error
-// because the file is closed.
+// remove removes a parcel. The caller holds s.mu. If another goroutine still uses the entry, that
+// goroutine gets an error, because remove closes the file.
 func (s *spool) remove(key tutti.NodeKey, id string) {
 	e := s.entries[key][id]
 	if e == nil {
@@ -169,7 +170,7 @@ func (s *spool) remove(key tutti.NodeKey, id string) {
 		delete(s.entries, key)
 	}
 	s.total -= e.size
-	// if the removal fails, the next start of the server removes the file
+	// ignore a failure, because the next start of the server removes the file
 	_ = os.Remove(filepath.Clean(e.file.Name()))
 	e.file.Close()
 }
@@ -192,14 +193,14 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	return e.have, nil
 }
 
-// needs reports whether write would store a chunk of this size at this offset.
+// The method needs reports whether write would store a chunk of this size at this offset.
 func (e *entry) needs(offset int64, size int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return offset == e.have && e.have+int64(size) <= e.size
 }
 
-// fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
+// The method fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
 func (e *entry) fill(content []byte) error {
 	_, err := e.write(0, content)
 	e.mu.Lock()
@@ -225,7 +226,7 @@ func (e *entry) content() ([]byte, error) {
 	return content, nil
 }
 
-// tried counts a call with this parcel that the node has to repeat.
+// The method tried counts a call with this parcel that the node has to repeat, and returns the new count.
 func (e *entry) tried() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -233,8 +234,9 @@ func (e *entry) tried() int {
 	return e.tries
 }
 
-// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk. A node may fetch only
-// an answer, and only a limited number of chunks. The server has counted an answer once against the node's rate limit.
+// chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk. A
+// node may fetch only an answer, and only a limited number of chunks. The chunks do not count against
+// the node's rate limit. The answer has counted once.
 func (e *entry) chunk(offset int64) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -40,8 +40,9 @@ func files(t *testing.T, s *spool) int {
 	return len(entries)
 }
 
-// TestWhoHasMostGivesRoom checks that nodes which announce large parcels and send nothing do not block other nodes.
-// The least recently used parcel is removed first. But no node loses a parcel to a node that has equally many bytes.
+// TestWhoHasMostGivesRoom checks that nodes which announce large parcels and send nothing do not block
+// other nodes. The least recently used parcel is removed first. But a node loses no parcel if the new
+// parcel's node has as many bytes as that node.
 func TestWhoHasMostGivesRoom(t *testing.T) {
 	s, now := testSpool(t)
 	large := parcel{digest: tutti.DigestOf(nil), size: MaxPayload}
@@ -173,8 +174,8 @@ func TestSpoolEntry(t *testing.T) {
 	}
 }
 
-// TestAnAnswerIsFetchedAFewTimes checks that a node cannot fetch an answer in chunks for ever, and that it cannot fetch
-// what it has sent itself.
+// TestAnAnswerIsFetchedAFewTimes checks that a node can fetch the chunks of an answer only a few times.
+// A node cannot fetch the content that it has sent itself.
 func TestAnAnswerIsFetchedAFewTimes(t *testing.T) {
 	s, _ := testSpool(t)
 	content := make([]byte, 2*chunkSize+1)
@@ -211,8 +212,8 @@ func TestAnAnswerIsFetchedAFewTimes(t *testing.T) {
 	}
 }
 
-// TestAChunkThatIsOfNoUseIsTooMuch checks that chunks count against the limit of the node if the server has them already
-// or cannot use them. Chunks that the server stores do not count.
+// TestAChunkThatIsOfNoUseIsTooMuch checks which chunks count against the limit of the node. A chunk
+// counts if the server already has it or cannot use it. A chunk that the server stores does not count.
 func TestAChunkThatIsOfNoUseIsTooMuch(t *testing.T) {
 	sp, _ := testSpool(t)
 	s := &server{spool: sp}

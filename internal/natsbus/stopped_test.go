@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// stoppedBus and stoppedKeys are set in the process that the test stops. The two
-// variables contain the bus's address and the process's identity.
+// These two environment variables are set only in the process that the test stops. The first contains the bus's
+// address. The second contains the directory of the authority that makes the process's credentials.
 const (
 	stoppedBus  = "TUTTI_TEST_STOPPED_BUS"
 	stoppedKeys = "TUTTI_TEST_STOPPED_KEYS"

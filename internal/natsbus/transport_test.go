@@ -66,7 +66,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// overdue is a context whose deadline passes when the channel `done` is closed.
+// overdue is a context whose deadline passes when the test closes the channel `done`.
 type overdue struct {
 	context.Context
 	done chan struct{}
@@ -232,8 +232,8 @@ func TestDialWithoutServer(t *testing.T) {
 	}
 }
 
-// TestConnectedIsWhatCallsUse checks Connected when the client library has connected, but calls do not use
-// the connection yet.
+// TestConnectedIsWhatCallsUse checks the method Connected in the moment when the client library has
+// connected, but calls cannot use the connection yet.
 func TestConnectedIsWhatCallsUse(t *testing.T) {
 	bus := bustest.Start(t)
 	node := bus.Join(t, "web")
@@ -262,7 +262,7 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log handler. When a message begins with a given text, the handler reports this and blocks.
+// holdUp is a log handler. When a message begins with `text`, it closes `reached` and waits for `on`.
 type holdUp struct {
 	slog.Handler
 	text        string
@@ -382,8 +382,8 @@ func TestALargeCallMadeAgainIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// The server does not read the same stored content for ever if no call accepts it. After some tries, the
-// node must send the content again.
+// If each call with stored content fails, the server drops the content after some tries. The node must
+// then send it again.
 func TestALargeCallHasSomeTries(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -463,7 +463,7 @@ func TestSendAndRing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// When a call after the subscription has been answered, the bus has processed the subscription.
+	// When this call is answered, the bus has also processed the subscription of OnRing.
 	for _, conn := range []*natsbus.Conn{c, o} {
 		if _, err := conn.Call(within(t), "sync", nil); err != nil {
 			t.Fatal(err)

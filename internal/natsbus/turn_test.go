@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
-// TestAHandlerThatWaitsGivesUpItsPlace checks that other calls are answered while one handler waits. A handler can
-// register a function for the time after the answer. This function runs after the handler has returned, even with an
-// error.
+// TestAHandlerThatWaitsGivesUpItsPlace checks that other calls are answered while one handler waits. A
+// handler can register a function that runs after the handler has returned. The function also runs if
+// the handler returns an error.
 func TestAHandlerThatWaitsGivesUpItsPlace(t *testing.T) {
 	bus := bustest.Start(t)
 	waits, others, after := make(chan struct{}), make(chan struct{}), make(chan string, 2)

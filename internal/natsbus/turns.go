@@ -6,8 +6,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// turns bounds how many calls run at once. If more calls wait, the nodes take turns. A node with many calls does not
-// get more turns than a node with one call.
+// turns bounds how many calls run at once. If other calls wait, the nodes take turns: the first waiting
+// call of each node begins, then the second one of each node. So a node with many calls does not delay
+// the first call of another node.
 type turns struct {
 	mu      sync.Mutex
 	free    int
@@ -19,8 +20,8 @@ func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// enter calls the function begin, either now or when an earlier call leaves. enter does not wait, and the function
-// must not wait either.
+// The method enter calls the function `begin` now, or if too many calls run, when an earlier call
+// leaves. enter does not wait, and the function `begin` must not wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
 	if t.free == 0 {
@@ -36,14 +37,14 @@ func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	begin()
 }
 
-// leave must be called at the end of a call that has begun.
+// The caller must call leave at the end of each call that has begun.
 func (t *turns) leave() {
 	if begin := t.next(); begin != nil {
 		begin()
 	}
 }
 
-// next returns the waiting call whose turn it is, or nil if no call waits.
+// The method next returns the waiting call whose turn it is, or nil if no call waits.
 func (t *turns) next() func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

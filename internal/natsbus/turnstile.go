@@ -15,8 +15,8 @@ type turnstile struct {
 	empty  chan struct{} // closed when the last call leaves; nil if nobody waits for this
 }
 
-// enter waits while the turnstile is shut, or until ctx ends. An error is ctx's. If enter returns no error, the
-// caller must call leave later.
+// The method enter waits while the turnstile is shut, or until ctx ends. If ctx ends first, enter
+// returns the cause of ctx. If enter returns no error, the caller must call leave later.
 func (t *turnstile) enter(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -44,8 +44,8 @@ func (t *turnstile) leave() {
 	}
 }
 
-// close shuts the turnstile and waits until all calls have left. If this takes longer than `patience`, close opens
-// the turnstile again and returns false.
+// The method close shuts the turnstile and waits until all calls have left. If this takes longer than `patience`,
+// close opens the turnstile again and returns false.
 func (t *turnstile) close(patience time.Duration) bool {
 	t.mu.Lock()
 	t.shut = make(chan struct{})
@@ -67,7 +67,7 @@ func (t *turnstile) close(patience time.Duration) bool {
 	}
 }
 
-// The caller must call open once after the method close has returned true.
+// The method open opens the turnstile. After close has returned true, the caller must call open once.
 func (t *turnstile) open() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,17 +15,17 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxConnections is how many connections a node may have. A node has its present connection, perhaps a lost one that
-// the bus has not noticed yet, and perhaps one more.
+// maxConnections is how many connections a node may have. A node has its present connection. It may
+// also have a lost connection whose loss the bus has not noticed yet. One more is for safety.
 const maxConnections = 3
 
 // VisitorOptions are functions that Visitors calls when clients connect to the bus.
 type VisitorOptions struct {
 	// Disconnect ends a connection.
 	Disconnect func(id uint64) error
-	// Refused is called when the bus refused a client. It must not block.
+	// Visitors calls Refused when the bus has refused a client. Refused must not block.
 	Refused func(from, what string, cause error)
-	// Denied is called when a node did an action that it may not do. It must not block.
+	// Visitors calls Denied when a node has tried an action without permission. Denied must not block.
 	Denied func(key tutti.NodeKey, what string)
 	Logger *slog.Logger // may be nil
 }
@@ -92,8 +92,8 @@ func (v *Visitors) handle(msg *nats.Msg) {
 		v.o.Logger.Warn("the bus sent an unknown message about a connection", "error", err)
 		return
 	}
-	// The user name in the bus's message comes from the client and cannot be trusted. The bus has verified the JWT,
-	// except in messages about a failed authentication.
+	// Use only the JWT in the bus's message. The user name comes from the client and cannot be trusted.
+	// The bus has verified the JWT, but not if the message is about a failed authentication.
 	key, known := keyOf(e.Client.JWT)
 	switch {
 	case strings.HasSuffix(msg.Subject, ".AUTH.ERR"):
@@ -102,7 +102,7 @@ func (v *Visitors) handle(msg *nats.Msg) {
 			what += " as " + string(key)
 		}
 		v.o.Refused(e.Client.Host, what, tutti.Errorf(tutti.CodeUnauthenticated, "%s", strings.ToLower(e.Reason)))
-	case !known: // the server's own accounts
+	case !known: // a connection of the server itself
 	case strings.HasSuffix(msg.Subject, ".CONNECT"):
 		v.connected(key, visitor{e.Client.ID, e.Client.Host})
 	default:
@@ -123,7 +123,7 @@ func keyOf(text string) (tutti.NodeKey, bool) {
 		return "", false
 	}
 	key := tutti.NodeKey(claims.Subject)
-	// The limits of nodes are in their JWTs, and the server's own users do not have these limits.
+	// The JWT of a node has a limit for subscriptions. The JWTs of the server's own connections have no such limit.
 	return key, key.Validate() == nil && claims.Subs != jwt.NoLimit
 }
 
@@ -165,8 +165,8 @@ func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
 	return out
 }
 
-// Unread reports that the client with this JWT leaves far more answers unread than a node can have. Unread closes the
-// node's connections. The node may connect again after some time.
+// Unread handles a client that leaves more answers unread than an honest node can have. The client is the owner of
+// this JWT. Unread closes the node's connections. The node may connect again after some time.
 func (v *Visitors) Unread(jwt string) {
 	if key, known := keyOf(jwt); known && v.excess.lockOut(key, time.Now()) {
 		v.putOut(key, "leave more than 4 MiB of answers unread")
@@ -183,7 +183,7 @@ func (v *Visitors) putOut(key tutti.NodeKey, what string) {
 	}
 }
 
-// Violated reports that a client with this JWT used a subject that it may not use.
+// Violated records that the client with this JWT has used a subject without permission.
 func (v *Visitors) Violated(jwt, what string) {
 	if key, known := keyOf(jwt); known {
 		v.o.Denied(key, what)

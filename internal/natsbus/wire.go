@@ -26,8 +26,8 @@ const (
 	maxTimeout     = 15 * time.Minute
 )
 
-// These are the headers of calls and answers. Every answer has a status. A message without a status does not mean
-// success, no matter who sent it.
+// These are the headers of calls and answers. Every answer has a status. A message without a status is
+// an error, even if the server has sent it.
 const (
 	headerStatus  = "Tutti-Status" // statusOK, statusMissing, or a tutti.Code
 	headerTimeout = "Tutti-Timeout-Ms"
@@ -132,8 +132,8 @@ func timeoutOf(header nats.Header) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// senderOf parses the subject of a message from a node. The key can be trusted even if the rest of the subject is
-// invalid, because the bus lets no other client use the subject.
+// senderOf parses the subject of a message from a node. The returned key can be trusted even if the
+// rest of the subject is invalid. Only the owner of this key can publish to the subject.
 func senderOf(subject string) (key tutti.NodeKey, op string, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) < 3 || parts[0] != "n" || tutti.NodeKey(parts[1]).Validate() != nil {

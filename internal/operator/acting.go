@@ -84,8 +84,8 @@ func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	return out, err
 }
 
-// without returns the operators of a list, with their keys, if the other list does not have the same operator with
-// the same key.
+// The function `without` returns those operators of the list `of`, with their keys, that are not in the
+// list `other`. An operator with another key counts as another operator.
 func without(of, other []tutti.OperatorKey) []string {
 	var out []string
 	for _, o := range of {
@@ -96,9 +96,9 @@ func without(of, other []tutti.OperatorKey) []string {
 	return out
 }
 
-// OperatorsFile is a file in an operator's directory. OperatorsFile contains the last known list of operators
-// who sign actions. The list in this file was signed here, or it was the basis of a list that was signed
-// here. Without the file, a server could show an earlier list, and bring back a distrusted operator.
+// OperatorsFile is a file in an operator's directory. OperatorsFile contains the last known list of
+// operators who sign actions. With this list, an operator notices a server that shows an earlier list.
+// An earlier list could contain an operator who was removed since.
 const OperatorsFile = "operators.json"
 
 // WriteOperators stores the list of operators who sign actions in an operator's directory.
@@ -133,7 +133,7 @@ type lastList struct {
 	note   string              // the problem of the server's list
 }
 
-// lastOperators returns the later one of the server's list and the directory's list.
+// Both the server and the directory have a list. lastOperators returns the later one.
 func (s *Signer) lastOperators() (lastList, error) {
 	out := lastList{list: tutti.TrustedOperators{Fleet: s.fleet}}
 	kept, err := readOperators(s.dir)
@@ -171,8 +171,8 @@ func (s *Signer) lastOperators() (lastList, error) {
 	return out, nil
 }
 
-// actionLife is how long an action stays valid after the wait for nodes. The extra time is
-// needed because clocks differ.
+// actionLife is how long an action stays valid after the command has stopped waiting for nodes.
+// This extra time is needed because the clocks of operators and nodes differ.
 const actionLife = 5 * time.Minute
 
 // SignAction signs a change for some nodes. SignAction returns nil if operators do not sign actions in

@@ -33,7 +33,7 @@ const OperatorServerFile = "server"
 type ConnectOptions struct {
 	Server      string // URL of the server; empty: use the URL in the operator's directory
 	OperatorDir string
-	Socket      string // the local socket, which is used if there is no operator's directory
+	Socket      string // the server's local socket; Connect uses it if the operator's directory has no credentials
 }
 
 // Connect returns a client of the server.
@@ -49,10 +49,11 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	if o.Server, err = o.ServerURL(); err != nil {
 		return nil, err
 	}
-	// Ignore an error, because a directory that cannot be written keeps its CA.
+	// Store the fleet's id. Ignore an error: if the directory cannot be written, its CA cannot
+	// change either, and the id can still be computed from the CA.
 	_, _ = identity.KeepFleet(o.OperatorDir, bundle.Pin())
-	// A server that loses its power does not close its connections. Without keep-alive, an operator who watches a job
-	// would notice this only after minutes.
+	// A server that loses its power does not close its connections. Without keep-alive, an operator who
+	// watches a job would notice the loss only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
 	client := httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)})
 	client.Witness = seenBy(o.OperatorDir)
@@ -65,9 +66,8 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 // RenewDeadline is how long a renewal of an operator's certificate may take.
 const RenewDeadline = 10 * time.Second
 
-// follower updates an operator's directory to the keys that the server wants when the server's keys are rotated (ADR
-// 0027). The follower updates the directory once for each change that the server wants, during any request of the
-// operator.
+// While the server's keys are rotated, the server tells operators which keys to use (ADR 0027). follower changes the
+// operator's directory to these keys, during any request of the operator. It tries each change once.
 type follower struct {
 	dir, name string
 	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower
@@ -90,14 +90,14 @@ func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
 	}
 }
 
-// NoOperator reports whether a directory has no credentials. If the credentials are invalid,
-// NoOperator returns false.
+// NoOperator gets the error of identity.LoadOperator. It reports whether the error means that the
+// directory has no credentials. For invalid credentials, NoOperator returns false.
 func NoOperator(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound
 }
 
-// If a connection is silent for askAfter, the other end is probed, and then at intervals of askEvery.
-// After askTimes probes without an answer, the connection ends.
+// If a connection is silent for the time askAfter, the kernel sends a probe, and then another one
+// each askEvery. After askTimes probes without an answer, the connection ends.
 const (
 	askAfter = 10 * time.Second
 	askEvery = 5 * time.Second
@@ -125,9 +125,9 @@ func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 	return httpapi.NewClient("http://tutti", &http.Client{Transport: transport}), nil
 }
 
-// RenewOperator replaces the operator's certificate by a certificate for a new key if at most
-// a third of its life is left. RenewOperator does nothing if the certificate is missing or
-// has ended. After a crash, the directory has either the old pair or the new one.
+// RenewOperator replaces the operator's certificate by a certificate for a new key if at most a third of its life is
+// left. RenewOperator does nothing if the certificate is missing or has ended. After a crash, the directory has
+// either the old certificate and key or the new certificate and key.
 func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {
@@ -162,8 +162,8 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
-// handOn copies the data about code keys and operators from one operator's directory to another directory. The
-// new operator therefore need not trust the server's word about who signs.
+// handOn copies the data about code keys and operators from one operator's directory to another
+// directory. So the new operator knows who signs, and does not have to believe the server.
 func handOn(from, to string) error {
 	if list, err := readOperators(from); err != nil {
 		return err
@@ -215,7 +215,7 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		return issued, err
 	}
 	if err := identity.ValidateNewDir(in.Out); err != nil {
-		return issued, err // return before a certificate is issued
+		return issued, err // check this first, so that the server does not issue a certificate that cannot be stored
 	}
 	if err := ask(request); err != nil {
 		return issued, err
@@ -238,8 +238,8 @@ func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 	return issued, writeFleet(in.Out, issued.Server, fleet)
 }
 
-// HandOnRecovery copies the public half of the recovery key to another operator's directory. An operator who seals
-// secrets therefore need not trust the server about this key.
+// HandOnRecovery copies the public half of the recovery key to another operator's directory. So the
+// other operator knows this key when they seal secrets, and does not have to believe the server.
 func HandOnRecovery(from, to string) error {
 	known, err := loadPins(cli.Connection{OperatorDir: from})
 	if err != nil {

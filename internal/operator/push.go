@@ -55,7 +55,7 @@ func Push(ctx context.Context, codes api.Codes, dir, environment string, reactio
 	return codes.PushCode(ctx, tutti.CodePush{SignedCode: signed, Reaction: reaction})
 }
 
-// CodeDigest returns the digest that a push of dir would have.
+// CodeDigest returns the digest of the code in dir. A push of dir would have the same digest.
 func CodeDigest(dir, environment string) (tutti.Digest, error) {
 	manifest, _, err := readCode(dir, environment)
 	if err != nil {
@@ -67,8 +67,8 @@ func CodeDigest(dir, environment string) (tutti.Digest, error) {
 
 const maxCodeFile = 64 << 20
 
-// readCode lists the files of an environment's directory, and the path of each content. The
-// function leaves out the files of version control.
+// readCode returns the manifest of an environment's directory, and for the digest of each content a
+// path of a file with this content. The function leaves out the files of version control.
 func readCode(dir, environment string) (tutti.CodeManifest, map[tutti.Digest]string, error) {
 	m := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
 	files := map[tutti.Digest]string{}

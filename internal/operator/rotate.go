@@ -21,21 +21,21 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that were verified
-// or made in this directory. If a server was set back and has lost some statements, the operator sends them again. If
-// a server has different statements, the operator refuses the server.
+// TrustFile is a file in an operator's directory. TrustFile contains the statements about code keys that the operator
+// has verified or made. If a server was set back and has lost some statements, the operator's command sends them
+// again. If a server has different statements, the command refuses the server.
 const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key and its progress.
 type rotation struct {
 	*Signer
 	server cli.Server
-	sign   func(what []string) error // asks the operator whether the new key may sign these things; nil: the new key may sign
-	agreed map[tutti.Digest]bool     // the bodies of the statements about which the operator was asked
+	sign   func(what []string) error // asks the operator for permission to sign these things; nil: do not ask
+	agreed map[tutti.Digest]bool     // digests of the statements about which the operator was asked
 }
 
-// RotateCodeKey does the next steps of a rotation. RotateCodeKey determines each step from the state of the server
-// and of the directory. The command can therefore be killed at any point and then repeated.
+// RotateCodeKey does the next steps of a rotation. RotateCodeKey finds the next step by looking at the
+// server and at the directory. So the command can be killed at any point and then repeated.
 func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	if in.Status {
 		said, err := server.Signing(ctx)
@@ -87,13 +87,13 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 	return r, r.maySign()
 }
 
-// look reads the directory and the server's statements.
+// The method look reads the directory and the server's statements.
 func (r *rotation) look(ctx context.Context, dir string) (err error) {
 	r.Signer, err = NewSigner(ctx, r.server, dir)
 	return err
 }
 
-// begin makes nodes trust both keys, and signs all code in use with the new key.
+// The method begin makes nodes trust both keys, and signs all code in use with the new key.
 func (r *rotation) begin(ctx context.Context) error {
 	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(PublicOf(r.next))) {
 		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish this rotation in the directory where it began", r.dir)
@@ -119,7 +119,7 @@ func (r *rotation) begin(ctx context.Context) error {
 	return r.signCodes(ctx)
 }
 
-// finish makes nodes trust only the new key.
+// The method finish makes nodes trust only the new key.
 func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(PublicOf(r.next)) {
 		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on in %s; begin one with: tutti rotate code-key", r.dir)
@@ -145,7 +145,7 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if err := r.confirm(ctx); err != nil {
 		return err
 	}
-	if err := r.signCodes(ctx); err != nil { // code that was pushed after the rotation began
+	if err := r.signCodes(ctx); err != nil { // this signs code that was pushed after the rotation began
 		return err
 	}
 	if err := r.say(ctx, []ed25519.PrivateKey{r.next}, r.next); err != nil {
@@ -163,7 +163,7 @@ func (r *rotation) useNext() error {
 	return nil
 }
 
-// say makes the next statement about code keys, and sends it to the server.
+// The method say makes the next statement about code keys, and sends it to the server.
 func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) error {
 	body := tutti.Trusted{Fleet: r.fleet, Counter: r.now.Counter + 1}
 	for _, key := range keys {
@@ -178,7 +178,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.remembered")
 	if err := r.server.TrustKeys(ctx, st); err != nil {
-		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was faster, so this statement is dropped
+		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was faster: drop this statement
 			err = errors.Join(err, writeTrust(r.dir, r.chain))
 		}
 		return err
@@ -187,8 +187,8 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	return r.look(ctx, r.dir)
 }
 
-// confirm names the statements that the new key will sign, and asks the operator. Anyone who had the old key may
-// have signed some of these statements.
+// confirm shows the operator the statements that the new key will sign, and asks for permission. The
+// operator must check them, because a thief of the old key may have signed some of them.
 func (r *rotation) confirm(ctx context.Context) error {
 	r.agreed = map[tutti.Digest]bool{}
 	lacks := func(st *tutti.Statement) bool {
@@ -229,7 +229,7 @@ func (r *rotation) confirm(ctx context.Context) error {
 	return r.sign(what)
 }
 
-// sameAsAsked refuses a statement about which the operator was not asked.
+// sameAsAsked returns an error if confirm has not shown this statement to the operator.
 func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 	if r.agreed[tutti.DigestOf(st.Body)] {
 		return nil
@@ -272,8 +272,7 @@ func (r *rotation) signCodes(ctx context.Context) error {
 	return r.signOperators(ctx)
 }
 
-// signOperators adds the new key's signature to the list of operators who sign actions, and removes the same other
-// signatures as the method signCodes.
+// signOperators does the same for the list of operators who sign actions as signCodes does for code.
 func (r *rotation) signOperators(ctx context.Context) error {
 	list := r.Said.Operators
 	if list == nil || list.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -292,8 +291,9 @@ func (r *rotation) signOperators(ctx context.Context) error {
 	return WriteOperators(r.dir, st)
 }
 
-// tellOperators sends the directory's list of operators to a server that was set back. The new key must not sign the
-// server's earlier list, because nodes would then accept the earlier list in place of the later one.
+// tellOperators sends the directory's list of operators to a server that was set back. Without this,
+// the new key would sign the server's earlier list. Nodes would accept this list and lose the later
+// one.
 func (r *rotation) tellOperators(ctx context.Context) error {
 	last, err := r.lastOperators()
 	if err != nil || last.kept == nil {
@@ -315,7 +315,7 @@ func (r *rotation) tellOperators(ctx context.Context) error {
 	return err
 }
 
-// bySelf returns a statement that has only the signatures of the operator's own key.
+// bySelf returns the statement st without the signatures of other keys than the operator's own key.
 func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
 		return s.Key != identity.KeyID(PublicOf(r.own))
@@ -346,14 +346,13 @@ func readTrust(dir string) ([]tutti.Statement, error) {
 	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
 }
 
-// tellAgain sends statements to the server again, if the server was set back and has lost them, or has
-// never accepted them.
+// tellAgain sends the statements that the directory has and the server lacks. The server was set back
+// and has lost them, or it has never accepted them.
 func (r *rotation) tellAgain(ctx context.Context) error {
 	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {
 		case tutti.CodeOf(err) == tutti.CodeConflict:
-			// The server has code that earlier keys have signed. With the new key, nobody can tell whether that
-			// code is good.
+			// The server has code that only earlier keys have signed. With the new key, nobody can verify this code.
 			return tutti.Wrap("", err, "tell the server again which code keys sign; push the code again (tutti code push --again), say again who signs actions (tutti operator trust), and repeat this")
 		case err != nil:
 			return tutti.Wrap("", err, "tell the server again which code keys sign")
@@ -365,7 +364,7 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 	return nil
 }
 
-// rotationNow returns which nodes trust the keys that sign now.
+// rotationNow returns the present state of a rotation: the keys that sign now, and which nodes trust them.
 func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cli.CodeKeyRotation, error) {
 	out := cli.CodeKeyRotation{Missing: []cli.NotThere{}}
 	last, any, err := identity.Last(said.Fleet, said.Trust)
@@ -390,9 +389,9 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 	return out, nil
 }
 
-// notVerified compares an operator's directory with the keys that a server names. The function returns the reason why
-// it cannot verify that the named keys sign now. The function returns an empty string if the named keys sign now. The
-// function stores nothing from the server.
+// notVerified compares an operator's directory with the keys that a server names. If the directory
+// proves that these keys sign now, the function returns an empty string. Otherwise the function returns
+// the reason why it cannot verify them. The function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

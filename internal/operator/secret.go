@@ -27,12 +27,13 @@ const (
 	PinsFile     = "pins.json"
 )
 
-// pins are the keys for which this operator has sealed secrets before. The pins are needed because the server names
-// the keys of nodes. A bad server could name its own key for a node, and read the sealed secrets.
+// pins are the keys of nodes to which this operator has sealed secrets before, and the recovery key. An
+// operator gets these keys from the server. A bad server could later name its own key for a node, to
+// read the secrets. The pins show that the key has changed.
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
-	// Secrets has, for each secret, the targets for which it was last sealed here.
+	// Secrets contains the secrets that this operator has sealed, with the targets of the last time.
 	Secrets map[string]pinnedSecret `json:"secrets,omitempty"`
 }
 
@@ -230,9 +231,9 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses nodes that cannot be among the targets. The function also refuses keys that differ from the known ones.
-// The function asks the operator before it stores new keys. The function lists the nodes with new keys in the
-// argument `out`.
+// The function pin checks the recipients that the server names, and stores their keys. It returns an error if a
+// recipient cannot be among the targets, or if a key differs from the key that is stored for the node. Before it
+// stores the first key of a node, it asks the operator. It lists these nodes in the argument `out`.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
@@ -260,8 +261,8 @@ func remember(c cli.Connection, s tutti.Secret) error {
 	return known.save(c)
 }
 
-// sameTargets refuses targets that differ from those for which a secret was last sealed here. The check is needed
-// because a server could show old targets.
+// sameTargets returns an error if the server shows other targets of a secret than the targets for which
+// this operator last sealed it. The check is needed because a bad server could show old targets.
 func sameTargets(c cli.Connection, view api.SecretView) error {
 	known, err := loadPins(c)
 	if err != nil {
@@ -279,8 +280,9 @@ func sameTargets(c cli.Connection, view api.SecretView) error {
 		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
 }
 
-// compare refuses keys that differ from the known ones. The function returns the nodes without a known key. The
-// function also returns the recovery key if this key was unknown. If keep is true, compare stores these keys.
+// compare compares the keys that the server names with the stored keys. It returns an error if a key
+// has changed. It returns the nodes for which no key is stored, and the recovery key if no recovery key
+// is stored. If keep is true, compare stores the new keys.
 func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, recovery string, err error) {
 	known, unlock, err := lockPins(c)
 	if err != nil {
@@ -321,9 +323,9 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 	return first, recovery, known.save(c)
 }
 
-// plausible refuses recipients that an honest server would not name. An honest server names no node twice. If all
-// targets are nodes, an honest server names no node outside the targets. For a group, the server decides which nodes
-// belong to it.
+// plausible returns an error if an honest server would not name these recipients. An honest server
+// names no node twice. If all targets are nodes, an honest server names no node outside the targets.
+// For a group, the server decides which nodes belong to it.
 func plausible(targets []string, nodes []tutti.Recipient) error {
 	groups := slices.ContainsFunc(targets, func(target string) bool { group, _ := tutti.Target(target); return group != "" })
 	there := map[tutti.NodeName]bool{}
@@ -339,8 +341,8 @@ func plausible(targets []string, nodes []tutti.Recipient) error {
 	return nil
 }
 
-// lockPins locks and reads the pins. Only one command at a time has the lock. The function unlock
-// releases it.
+// lockPins locks and reads the pins. Only one command at a time has the lock. The returned function
+// `unlock` releases the lock.
 func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return known, nil, err
@@ -366,7 +368,7 @@ func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	return known, unlock, err
 }
 
-// pinsWait is how long a command waits while another command of the same operator compares keys.
+// pinsWait is how long a command waits for the lock while another command of the same operator has it.
 const pinsWait = 10 * time.Second
 
 func loadPins(c cli.Connection) (pins, error) {

@@ -15,9 +15,9 @@ import (
 // that this operator has seen.
 const SeenFile = "seen.json"
 
-// seen is the content of SeenFile. Other commands of the operator may write the file at the
-// same time, and the highest position stays in the file. The file is only a witness. If the
-// file cannot be read or written, nothing is checked.
+// seen is the content of SeenFile. Other commands of the operator may write the file, too. Each
+// command writes only a position that is higher than the one in the file. If the file cannot be
+// read or written, commands work without this check.
 type seen struct {
 	path string
 	mu   sync.Mutex

@@ -17,19 +17,20 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// CountersFile is a file in an operator's directory. CountersFile contains, for each environment, the highest
-// counter that was signed with this directory.
+// CountersFile is a file in an operator's directory. For each environment, CountersFile contains the
+// highest counter that the operator has signed with the keys of this directory.
 const CountersFile = "signed.json"
 
-// Signer is an operator who may sign code. Signer also contains the earlier statements about code keys.
+// Signer signs code for an operator. It contains the operator's code keys and all statements about code
+// keys up to now.
 type Signer struct {
 	dir   string
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
 	next  ed25519.PrivateKey   // the key that replaces `own`; nil if this operator has begun no rotation
-	keys  []ed25519.PrivateKey // the keys among `own` and `next` that sign now, the oldest first; empty if `own` was rotated elsewhere
-	now   identity.Trust       // the keys that sign according to the last verified statement; empty if there are no statements
-	Known identity.Trust       // the keys whose signatures count as verified: the keys in `now`, or `own` if there are no statements
+	keys  []ed25519.PrivateKey // those of `own` and `next` that nodes trust now, the oldest first
+	now   identity.Trust       // the keys that the last verified statement trusts; empty if there are no statements
+	Known identity.Trust       // keys to check signatures with: those in `now`, or `own` if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified
 	Said  tutti.Signing
 	old   bool // the server is of a release without statements
@@ -76,8 +77,8 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 	return s, nil
 }
 
-// follow determines which code keys sign now. The method does not simply believe the server. Without this
-// check, a server could bring back a rotated key, or drop the new key.
+// The method follow determines which code keys nodes trust now. The method checks the statements that
+// the server shows. Otherwise a server could bring back a rotated key, or drop the new key.
 func (s *Signer) follow() error {
 	kept, err := readTrust(s.dir)
 	if err != nil {
@@ -111,8 +112,8 @@ func (s *Signer) maySign() error {
 	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s was rotated, and nodes no longer trust it; get the new code.key from the operator who rotated it", s.dir)
 }
 
-// Code signs a manifest of an environment. If code is already signed, Code does not sign it again, so that the code
-// keeps its counter.
+// Code signs a manifest of an environment. If the manifest is the last signed code of the environment,
+// Code keeps the statement with its counter.
 func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, error) {
 	if err := s.maySign(); err != nil {
 		return tutti.SignedCode{}, err
@@ -124,7 +125,7 @@ func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 		}
 		said, err := s.Known.Said(*c.Statement)
 		if err != nil || said.Environment != environment {
-			continue // only a signed number counts, because a server may show any number
+			continue // use only a counter with a valid signature, because a server may show any counter
 		}
 		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.Again {
 			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
@@ -151,7 +152,7 @@ func (s *Signer) plans(source []byte) (*tutti.Statement, error) {
 	if shown != nil {
 		var err error
 		if said, err = s.Known.Plans(*shown); err != nil {
-			said = tutti.SignedPlans{} // a server may show any number
+			said = tutti.SignedPlans{} // without a valid signature, a server may show any counter
 		}
 	}
 	digest := tutti.DigestOf(source)
@@ -178,14 +179,14 @@ func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 	return s.plans(source)
 }
 
-// stillSigned reports whether a statement has the signature of a key that signs now. Perhaps only an earlier key has
-// signed the statement.
+// stillSigned reports whether a key that nodes trust now has signed the statement. If only an earlier
+// key has signed it, stillSigned returns false.
 func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// count returns the next counter of an environment. The counter is higher than `shown`. Before count returns, it
-// stores the counter in the directory.
+// The method count returns the next counter of an environment. The counter is higher than `shown` and higher than the
+// environment's counter in CountersFile. count stores the new counter in CountersFile.
 func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}

@@ -19,7 +19,7 @@ func (p *Past) Audit(in api.ReadAudit, yield func(api.AuditEntry) error) (*Audit
 	return &AuditReader{ReadAudit: in, past: p, log: log, yield: yield}, nil
 }
 
-// AuditReader reads entries of the audit trail. After is the last entry that the reader has read.
+// AuditReader reads entries of the audit trail. Its field After is the last entry that the reader has read.
 type AuditReader struct {
 	api.ReadAudit
 	past  *Past
@@ -34,7 +34,7 @@ func (r *AuditReader) Pass(ctx context.Context) error {
 		taken := r.past.taken.Load()
 		err := r.read(ctx, taken)
 		if now := r.past.taken.Load(); now != taken && (err == nil || tutti.CodeOf(err) == tutti.CodeNotFound) {
-			continue // the log has dropped these events during the read: the segments of the next snapshot have them
+			continue // the log has dropped events during the read: read them from the segments of the new snapshot
 		}
 		return err
 	}
@@ -99,8 +99,9 @@ func (r *AuditReader) pass(e api.AuditEntry) error {
 	return r.yield(e)
 }
 
-// segments stores the audit trail of the events up to a sequence, before the log drops these events. The
-// new segments continue the trail of the events that were dropped earlier.
+// segments stores the audit trail of the events up to a sequence, because the log will drop these
+// events. The audit trail of events that the log has dropped before is in older segments. segments
+// returns the older segments that have not expired, and then the new one.
 func (k *keeper) segments(ctx context.Context, through uint64, now time.Time) ([]tutti.AuditSegment, error) {
 	var kept []tutti.AuditSegment
 	var after uint64

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Copy receives a copy of the log. CopyLog calls the methods in this order.
+// Copy receives a copy of the log. CopyLog first calls Begin once, then Entry for each entry, then
+// Blob for each blob.
 type Copy interface {
 	// Begin gets the event after which the log begins, with the link of this event.
 	Begin(after uint64, link tutti.Digest) error
@@ -75,14 +76,14 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 			return err
 		}
 	}
-	// Events that were appended since then can name more content. A copy may have this content as well.
+	// Look for the named content again. Meanwhile the server may have appended events that name more content.
 	if found, err = (&keeper{Past: p, log: log}).content(ctx); err != nil {
 		return err
 	}
 	for _, digest := range slices.Sorted(maps.Keys(found.named)) {
 		content, err := p.opts.Blobs.Get(ctx, digest)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
-			continue // the digest does not name content of the server
+			continue // the digest is in a text, but the server has no such content
 		}
 		if err == nil {
 			err = to.Blob(content)

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// foreignReports has the reports of foreign runs. A report stays as long as its run, but not longer than other reports.
+// foreignReports has the reports of foreign runs. A report stays as long as the server keeps its run,
+// but at most for the time for which it keeps the reports of other runs.
 type foreignReports struct {
 	nodes map[tutti.NodeName]retain.Foreigns
 	told  map[tutti.RunID]tutti.Event
@@ -25,7 +26,7 @@ func (f *foreignReports) add(e tutti.Event, b *tutti.RunForeign) {
 	f.told[b.Result.Run] = e
 }
 
-// name adds the digests of the reports that stay.
+// The method name adds the digests of the reports that stay.
 func (f *foreignReports) name(c *content, keep time.Duration, now time.Time) {
 	for _, runs := range f.nodes {
 		for _, b := range runs {

@@ -30,7 +30,7 @@ func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 			}
 			for e, err := range p.opts.Log.Read(ctx, after) {
 				if tutti.CodeOf(err) == tutti.CodeNotFound && p.taken.Load() != taken {
-					break // the log has dropped these events during the read: the snapshot has them
+					break // the log has dropped these events during the read: the new snapshot has them
 				}
 				if !yield(e, err) || err != nil {
 					return
@@ -47,16 +47,17 @@ func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event,
 const (
 	// atATurn is how many items a reader reads before other readers have their turn.
 	atATurn = 64
-	// readersAtOnce is how many readers read old events at the same time, on any machine. The log reads in batches, and
-	// each batch has its own deadline. With more readers at the same time, each batch would come later.
+	// readersAtOnce is how many readers read old events at the same time. The number does not depend on
+	// the number of processors. The log reads in batches, and each batch has its own deadline. With
+	// more readers, each batch would take longer and could miss its deadline.
 	readersAtOnce = 2
 	// turnWait is how long a reader waits for a turn.
 	turnWait = time.Minute
 )
 
-// inTurns yields the items of seq. The function reads only while it has one of the slots. So readers of old
-// events leave the processors to the writer and to nodes. While inTurns yields, it has no slot. So a slow
-// caller does not block other readers.
+// inTurns yields the items of seq. It takes one of the slots, reads some items, frees the slot, and then yields these
+// items. Only as many readers read at the same time as there are slots. So the writer and nodes get enough of the
+// processors. inTurns has no slot while it yields, so a slow caller does not block other readers.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T
@@ -101,13 +102,13 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 	}
 }
 
-// HistoryInTurns is like History, but for callers who may call it again and again. Only a few such
-// callers read at the same time, see inTurns.
+// HistoryInTurns yields the same as History. Use it for callers who may call it often, because only
+// a few of its callers read at the same time (see inTurns).
 func (p *Past) HistoryInTurns(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return inTurns(ctx, p.readers, p.History(ctx, after))
 }
 
-// kept yields the entries of a snapshot.
+// The method kept yields the entries of a snapshot that come after the sequence `after`.
 func (p *Past) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint64) iter.Seq2[tutti.Entry, error] {
 	stored, err := p.opts.Blobs.Get(ctx, taken.State)
 	if err != nil {

@@ -84,7 +84,8 @@ func TestThePastIsReadInTurns(t *testing.T) {
 	}
 }
 
-// TestTwoReadThePastOnAnyMachine checks that other readers wait, and get an error if the wait is too long.
+// TestTwoReadThePastOnAnyMachine checks that only two readers read at the same time, even with many
+// processors. The other readers wait. If the wait is too long, they get an error.
 func TestTwoReadThePastOnAnyMachine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64))
 	synctest.Test(t, func(t *testing.T) {

@@ -20,10 +20,10 @@ const (
 // keeper shortens the log outside the writer's queue. The keeper takes snapshots, makes the log
 // drop the events that a snapshot has, and removes blobs that nothing names.
 //
-// The order is: the blob of the snapshot, the blob of the segment, the event snapshot.taken, and the log.
-// Each step of the keeper is durable before the next one begins. If the server ends before snapshot.taken, there
-// are some unused blobs, which a sweep removes. If the server ends after snapshot.taken, the next start shortens
-// the log.
+// The keeper stores the blob of the snapshot and the blob of the segment, then appends the event
+// snapshot.taken, and then shortens the log. Each step is durable before the next one begins. If the
+// server ends before the event, there are some unused blobs, and a sweep removes them. If the server
+// ends after the event, the next start shortens the log.
 type keeper struct {
 	*Past
 	log  trimmedLog
@@ -98,11 +98,12 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	return k.took(ctx, taken)
 }
 
-// took lets the log drop the events of a snapshot. The event snapshot.taken is in the log already.
+// The method took makes the log drop the events of a snapshot. The event snapshot.taken is in the log
+// already.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
-	k.taken.Store(taken) // set this before the log drops events, so that readers go on with the snapshot
+	k.taken.Store(taken) // set this first: readers whose events the log drops then go on with this snapshot
 	select {
-	case <-k.due: // the signal was set before the snapshot was taken
+	case <-k.due: // remove a signal that is older than this snapshot
 	default:
 	}
 	k.opts.Logger.Info("snapshot taken", "through", taken.Through, "events", taken.Events)
@@ -153,7 +154,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	return taken, err
 }
 
-// each calls f for all events of the latest snapshot and of the log, in order, until f returns false.
+// The method each calls f for all events of the latest snapshot and of the log, in order, until f returns false.
 func (k *keeper) each(ctx context.Context, f func(tutti.Entry, tutti.Event) bool) error {
 	for entry, err := range k.entries(ctx) {
 		var e tutti.Event

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// keptLinks is how many of the last events have their link in memory. For a claim that names
-// one of the last events, the server need not read the disk. Each node claims every half minute.
+// keptLinks is how many of the last events have their link in memory. Each node claims every half minute, and a claim
+// names an event. If this event is one of the last ones, the server does not have to read the disk.
 const keptLinks = 8192
 
 // links has the links of the last events, by sequence.
@@ -31,7 +31,7 @@ func (l *links) note(events ...tutti.Event) {
 	}
 }
 
-// of looks up the link of an event. The function returns an empty digest if the link is not in memory.
+// The method of looks up the link of an event. It returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +51,8 @@ func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
 // Link returns the link of one of the last events. Link returns an empty digest if the link is not in memory.
 func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
 
-// noLink differs from the link of every event. The constant means that the log has no event at this
-// sequence, although a caller has seen one.
+// noLink stands for the link of an event that the log does not have. It differs from the link of every event. So a
+// caller who has seen an event with this sequence notices that the log has lost it.
 const noLink tutti.Digest = "none"
 
 // LinkOfOld reads the link of one event from disk. LinkOfOld returns an empty digest if a snapshot

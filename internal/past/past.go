@@ -1,7 +1,7 @@
-// Package past manages the stored data of a fleet: its log, the snapshot that replaces the beginning of the log, and
-// the content that both name. The package reads this data for the writer, for readers and for copies. The package
-// also removes data that is not needed any more. The package does not know the writer. The callers give package past
-// a function that appends events.
+// Package past manages the stored data of a fleet: its log, the snapshot that replaces the beginning of
+// the log, and the content that both name. The package reads this data for the writer, for readers and
+// for copies. The package also removes data that is not needed any more. The package does not import
+// the writer. Callers pass a function of type Emit, with which the package appends events.
 package past
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// Tearing is a log that may end with half an append after a loss of power. Readers skip
-// this half append. The next event gets a sequence after Torn.
+// Tearing is a log that may end with an incomplete append after a loss of power. Torn returns the last sequence of
+// this append. Readers skip the append, and the next event gets a sequence after Torn.
 type Tearing interface {
 	Torn() uint64
 }
@@ -26,9 +26,9 @@ type Options struct {
 	Log    tutti.Log
 	Blobs  tutti.Blobs
 	Logger *slog.Logger
-	// KeepReports says which reports and logs of runs are kept. The default is all of them.
+	// KeepReports says which reports and logs of runs are kept. By default, all are kept.
 	KeepReports retain.Reports
-	// Scrubs remembers when the server last read all content. The server reads all content once per
+	// Scrubs stores when the server last read all content, to find damage. The server reads all content once per
 	// ScrubEvery. If Scrubs is nil or ScrubEvery is 0, the server never reads all content.
 	Scrubs     Scrubs
 	ScrubEvery time.Duration
@@ -49,7 +49,7 @@ type Past struct {
 	asked   *sharedAsked
 }
 
-// New returns a Past. Open begins to read the stored data.
+// New returns a Past. New reads nothing. Call Open before other methods.
 func New(opts Options) *Past {
 	return &Past{
 		opts:    opts,
@@ -73,7 +73,8 @@ func (p *Past) Open(ctx context.Context) error {
 	return err
 }
 
-// Through returns the last event that the latest snapshot covers. Only the needed events up to this one are kept.
+// Through returns the sequence of the last event that the latest snapshot covers. Of the events up to
+// this one, only the needed ones are kept.
 func (p *Past) Through() uint64 {
 	if taken := p.taken.Load(); taken != nil {
 		return taken.Through

@@ -10,14 +10,15 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// StoredQuestions has the questions of a run in normal form, and the digest of the blob that has them.
+// StoredQuestions contains the questions of a run in normal form, and the digest of the blob in which
+// they are stored.
 type StoredQuestions struct {
 	Content *tutti.Questions
 	Digest  tutti.Digest
 }
 
-// StoreQuestions stores the questions of a run as blobs. Equal reads are stored as one blob.
-// Absent keys are a separate blob, which is equal for all nodes of one role.
+// StoreQuestions stores the questions of a run as blobs. Runs with equal questions share one blob. The hiera keys
+// that were not found are in a separate blob, because all nodes of one role have the same such keys.
 func (p *Past) StoreQuestions(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (StoredQuestions, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {
@@ -45,7 +46,7 @@ func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest,
 		return "", err
 	}
 	digest := tutti.DigestOf(raw)
-	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask the same questions as earlier runs
+	has, err := p.opts.Blobs.Has(ctx, digest) // usually true, because most runs ask the same questions as earlier runs
 	if err == nil && !has && room != nil {
 		err = room(ctx, len(raw))
 	}

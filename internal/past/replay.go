@@ -31,7 +31,7 @@ func (p *Past) Replay(ctx context.Context, apply func(tutti.Event)) error {
 	return nil
 }
 
-// Torn returns the sequence at which a half append at the end of the log ends. Readers skip this half append.
+// Torn returns the last sequence of an incomplete append at the end of the log, or 0. Readers skip such an append.
 func (p *Past) Torn() uint64 {
 	if l, ok := p.opts.Log.(Tearing); ok {
 		return l.Torn()
@@ -39,10 +39,10 @@ func (p *Past) Torn() uint64 {
 	return 0
 }
 
-// refoldEvery is how long Refold waits before it reads the log again after an error.
+// refoldEvery is how long Refold waits after an error before it reads the log again.
 const refoldEvery = 5 * time.Second
 
-// Refold folds the log again. Refold returns nil if ctx has ended.
+// Refold makes a new fold of the whole log. Refold returns nil if ctx has ended.
 func (p *Past) Refold(ctx context.Context) *fold.State {
 	for ctx.Err() == nil {
 		state, taken := fold.New(), p.taken.Load()
@@ -52,7 +52,7 @@ func (p *Past) Refold(ctx context.Context) *fold.State {
 			state.Seq = max(state.Seq, p.Torn())
 			return state
 		case err == nil:
-			continue // a snapshot may have made the log drop events that Refold was about to read
+			continue // begin again, because the log may have dropped events that Refold has not read yet
 		}
 		p.opts.Logger.Error("readers have no fold of the log", "error", err)
 		select {

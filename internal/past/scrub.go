@@ -29,9 +29,9 @@ type Scrubs interface {
 
 const (
 	maxDamaged = 100
-	// firstScrub is the earliest time of a scrub after a start of the server, because the server is busy at first.
+	// firstScrub is how long the server waits before its first scrub after a start, because it is busy at first.
 	firstScrub = time.Hour
-	// scrubShare limits a scrub to 1/scrubShare of the time, so that it does not disturb other work.
+	// A scrub reads only during 1/scrubShare of the time, so that it does not disturb other work.
 	scrubShare = 10
 )
 
@@ -71,8 +71,8 @@ func (p *Past) Scrub(ctx context.Context) {
 	}
 }
 
-// scrub reads all named content. At the end, scrub reads again the content that it could not read, because this
-// content may have been removed on purpose.
+// scrub reads all named content. At the end, scrub looks again at the content that it could not read,
+// because the server may have removed this content on purpose.
 func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	var out Scrub
 	c, err := k.contentNow(ctx)
@@ -110,7 +110,8 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 		switch {
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
-		// The digest does not name content.
+		// This is no damage. Either the content can be read now, or nothing names it any more, or
+		// the digest is only a text and not the name of content.
 		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound:
 		case len(out.Damaged) < maxDamaged:
 			out.Damaged = append(out.Damaged, what+": "+err.Error())
@@ -120,7 +121,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	return out, nil
 }
 
-// contentNow returns the named content. The function takes the lock, so that no content is removed meanwhile.
+// contentNow returns the named content. The method locks k.mu, so that no content is removed meanwhile.
 func (k *keeper) contentNow(ctx context.Context) (*content, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

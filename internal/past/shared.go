@@ -18,7 +18,7 @@ type sharedAsked struct {
 	absent map[tutti.Digest]*keySet
 }
 
-// keySet is the content of an absent blob.
+// keySet contains the hiera keys in a blob of absent keys.
 type keySet struct {
 	keys  []string
 	users int // how many tutti.Questions use this list of keys
@@ -28,14 +28,14 @@ func newSharedAsked() *sharedAsked {
 	return &sharedAsked{asked: map[tutti.Digest]weak.Pointer[tutti.Questions]{}, absent: map[tutti.Digest]*keySet{}}
 }
 
-// known returns the content of a digest. The function returns nil if nobody uses this content now.
+// known returns the questions in the blob with this digest. It returns nil if no code uses these questions now.
 func (s *sharedAsked) known(digest tutti.Digest) *tutti.Questions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[digest].Value()
 }
 
-// keys returns the absent keys of a digest. The function returns nil if nobody uses these keys now.
+// The method keys returns the keys in the blob `absent`. It returns nil if no code uses these keys now.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,8 @@ func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	return nil
 }
 
-// share returns the shared copy of a digest's content. If there is no copy yet, share uses the given content.
+// share returns the shared copy of the questions with this digest. If there is no copy yet, `content`
+// becomes the shared copy.
 func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Questions) *tutti.Questions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,13 +67,14 @@ func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Questions) *tutt
 	return content
 }
 
-// unused names content that nobody uses any more.
+// unused stands for questions that no code uses any more. It contains the digests of the questions
+// and of their absent keys.
 type unused struct{ asked, absent tutti.Digest }
 
 func (s *sharedAsked) forget(u unused) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[u.asked].Value() == nil { // nobody has added the content again in the meantime
+	if s.asked[u.asked].Value() == nil { // the method share has not added these questions again in the meantime
 		delete(s.asked, u.asked)
 	}
 	if a := s.absent[u.absent]; a != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
-// ran stores the questions of a run, as a server does, and returns their digest.
+// The function ran stores the questions of a run, as a server does, and returns their digest.
 func ran(t *testing.T, s *Past, value string, keys ...string) StoredQuestions {
 	t.Helper()
 	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: tutti.DigestOf([]byte(value))}}
@@ -38,8 +38,8 @@ func (b *countedBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, er
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestWhatRunsAskedIsKeptOnce checks that equal content is in memory once. This must also be true for a
-// server that reads the content at its start, and for equal absent keys of different content.
+// TestWhatRunsAskedIsKeptOnce checks that equal questions are in memory only once, also after a server
+// has read them at its start. Different questions with equal absent keys share the list of these keys.
 func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 	blobs := &countedBlobs{Blobs: memory.NewBlobs()}
 	first := New(Options{Blobs: blobs})
@@ -70,8 +70,8 @@ func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyAskedAnyMoreGoes checks that content without a user leaves nothing in
-// memory. Absent keys stay as long as one user is left.
+// TestWhatNobodyAskedAnyMoreGoes checks that questions are removed from memory when no code uses
+// them. Absent keys stay as long as some questions use them.
 func TestWhatNobodyAskedAnyMoreGoes(t *testing.T) {
 	blobs := memory.NewBlobs()
 	s := New(Options{Blobs: blobs})

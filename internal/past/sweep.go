@@ -44,11 +44,11 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// named returns all digests in any field of the events of the log and of the latest snapshot. So
-// named also finds the digests in kinds of events that a later release adds. An event may itself be
-// stored as a blob. Code names its manifest, and the manifest names its files. The reports and logs
-// of runs are named as long as they should stay. Before a sweep removes reports, the server appends
-// an event that says which reports do not stay.
+// The method named returns the digests of all blobs that a sweep must keep. It finds the digests in all texts of the
+// events of the log and of the latest snapshot. So it also finds the digests in kinds of events that a later release
+// adds. It adds the digest of each event, because an event may itself be stored as a blob. It adds the files in the
+// manifests of code. The reports and logs of runs are named only as long as they should stay. Before a sweep removes
+// reports, the server appends an event that says which reports do not stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	c, err := k.content(ctx)
 	if err != nil {
@@ -64,15 +64,15 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 // content has the digests that the log and the latest snapshot name.
 type content struct {
 	named map[tutti.Digest]bool
-	// needed has the digests of the named content that must exist, each with a description. The server has stored or
-	// seen this content before it appended the event that names it. If the server removes such content, the same
-	// event has removed the name, or the event ReportsRetired says so.
+	// needed has the digests of the named content that must exist, each with a description. The server
+	// has stored or seen this content before it appended the event that names it. The server removes
+	// such content only when no event names it any more, or when an event ReportsRetired allows it.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
 	keeps  []retain.Ended // the runs in `ended` whose reports stay
 	// foreign has the reports of foreign runs.
 	foreign foreignReports
-	said    *tutti.ReportsRetired // the last such event; nil if there was none yet
+	said    *tutti.ReportsRetired // the last event ReportsRetired; nil if there was none yet
 }
 
 // content returns the digests that are named now.
@@ -83,7 +83,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		c.named[tutti.DigestOf(entry.Raw)] = true
 		need(c.needed, e.Body)
 		switch b := e.Body.(type) {
-		case *tutti.SnapshotTaken: // only the latest snapshot is read again
+		case *tutti.SnapshotTaken: // its blobs are added below, and only those of the latest snapshot
 			return true
 		case *tutti.ReportsRetired:
 			c.said = b
@@ -134,9 +134,9 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 	return c, nil
 }
 
-// retired returns the event about reports that do not stay. The function returns nil if the last event says the same.
-// Before the first such event, missing reports count as removed on purpose, because earlier releases did not record
-// removals.
+// retired returns the event that says which reports do not stay. It returns nil if the last such event
+// says the same. For the first such event, reports that are missing count as removed on purpose,
+// because earlier releases did not record removals.
 func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
 	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
 	if n := len(c.ended) - len(c.keeps); n > 0 {
@@ -176,7 +176,7 @@ func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired
 	return &out, latest(c.foreign.stay, &out.Foreign)
 }
 
-// need adds the content that an event needs, with a description.
+// The function need adds the content that an event needs, with a description.
 func need(needed map[tutti.Digest]string, body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ExportsSet:

@@ -1,5 +1,5 @@
-// Package plain makes the texts of nodes safe for logs and terminals, because a node may
-// lie in every field.
+// Package plain makes texts safe for logs and terminals. The texts come from nodes, and a bad node
+// may send any text in any field.
 package plain
 
 import (
@@ -11,8 +11,7 @@ import (
 
 const (
 	maxWords = 4 << 10 // limit of a text for people, in bytes
-	// longest is the largest number of bytes of JSON that one byte of a text can become.
-	// For example, `<` becomes \u003c.
+	// One byte of a text becomes at most this many bytes of JSON. For example, `<` becomes \u003c.
 	longest = 6
 )
 
@@ -20,8 +19,8 @@ const (
 // most 8 KiB as JSON.
 func Words(text string) string { return Cut(text, maxWords) }
 
-// Cut does the same as Words, but with the limit `most`. The result has at most this many bytes, and at most twice as
-// many bytes as JSON.
+// Cut does the same as Words, but with another limit. The result has at most `most` bytes, and as JSON
+// at most twice as many.
 func Cut(text string, most int) string {
 	text = tutti.Plain(text, most)
 	if len(text) > 2*most/longest && encoded(text) > 2*most {
@@ -32,12 +31,12 @@ func Cut(text string, most int) string {
 
 // encoded returns the number of bytes of a value as JSON.
 func encoded(v any) int {
-	raw, _ := json.Marshal(v) // only values that can be encoded get into the log
+	raw, _ := json.Marshal(v) // ignore the error, because the values that this package gets can be encoded
 	return len(raw)
 }
 
-// Line turns a text that somebody gives as a reason into one line that is safe for logs and
-// terminals.
+// Line turns a text into one line that is safe for logs and terminals. The text is a reason that
+// somebody has written.
 func Line(text string) string { return strings.Join(strings.Fields(Words(text)), " ") }
 
 // Record returns a record whose texts are safe (see Words).
@@ -72,7 +71,7 @@ func Record(r tutti.Record) tutti.Record {
 // Query returns a question whose texts are safe (see Words).
 func Query(q tutti.Query) tutti.Query {
 	out := tutti.Query{Kind: tutti.QueryKind(Words(string(q.Kind))), Key: Words(q.Key), Type: Words(q.Type)}
-	if len(q.Filter) > 0 { // do not cut it, so that it stays JSON
+	if len(q.Filter) > 0 { // the limit is large enough that Plain cuts nothing, because a filter must stay valid JSON
 		out.Filter = []byte(tutti.Plain(string(q.Filter), len("\uFFFD")*len(q.Filter)))
 	}
 	return out

@@ -8,14 +8,13 @@ import (
 
 // The constants bound a result in the log, in bytes of JSON.
 const (
-	// maxResult bounds a result without the questions for which it waits. The bound is enough for fifteen failures,
-	// each with the last lines of a journal.
+	// maxResult bounds a result without the list of questions whose answers the run waits for. The
+	// bound is enough for fifteen failures, each with the last lines of a journal.
 	maxResult = 64 << 10
-	// maxWaits bounds these questions. The bound is enough for the largest allowed number of questions of the largest
-	// allowed size. Questions with characters that are longer in JSON can still be too large.
+	// maxWaits bounds the list of these questions. The bound is enough for the allowed number of questions of the
+	// allowed size. But some characters are longer in JSON, so questions with many such characters may not fit.
 	maxWaits = 192 << 10
-	// maxShort is the number of bytes to which a text is cut if a failure or a change
-	// does not fit.
+	// If a failure or a change does not fit, its texts are cut to maxShort bytes.
 	maxShort = 200
 )
 
@@ -36,7 +35,7 @@ func Result(r tutti.Result) tutti.Result {
 		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
 	}
 	var owed []tutti.Owed
-	for _, o := range r.Owed { // keep all: if one were missing, the node would count as good
+	for _, o := range r.Owed { // keep all: without its owed refreshes, a node counts as good
 		owed = append(owed, tutti.Owed{Resource: Cut(o.Resource, maxShort), Run: o.Run})
 	}
 	r.Failures, r.Changes, r.Waits, r.Owed = nil, nil, nil, owed

@@ -18,8 +18,8 @@ var checked = map[reflect.Type]bool{
 	reflect.TypeFor[tutti.RunID](): true, reflect.TypeFor[tutti.Digest](): true, reflect.TypeFor[tutti.Reason](): true,
 }
 
-// texts calls f for each settable text in a value, with the text's place. The function puts some
-// elements into an empty list.
+// The function texts calls f for each text in a value, with the place of the text. If a list is
+// empty, texts first puts two elements into the list, to reach the texts in them.
 func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -49,7 +49,7 @@ func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	}
 }
 
-// TestAllTextsOfAResultAreWords fails if a new field of a result is not made safe.
+// TestAllTextsOfAResultAreWords checks that Result makes all texts safe. It fails if Result forgets a new field.
 func TestAllTextsOfAResultAreWords(t *testing.T) {
 	var r tutti.Result
 	count := 0

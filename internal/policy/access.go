@@ -10,13 +10,13 @@ import (
 type Wish struct {
 	Verbs []tutti.Verb // one of these verbs is enough; if the list is empty, everybody may act
 	What  string       // text for people that follows `may not`, for example "run deploy"
-	// Narrow says that the fields below limit the wish. If Narrow is false, the question is whether the operator
-	// has the verb at all.
+	// If Narrow is true, the fields from Plan to Key describe the wish, and access must allow this
+	// wish. If Narrow is false, it is enough that access gives the verb to the operator.
 	Narrow bool
-	// Later says that the limits of the wish are not known yet. In this case the suggested line has placeholders, so
-	// that it does not allow too much.
+	// Later says that the plan, nodes or key of the wish are not known yet. In this case, the error
+	// suggests a line with placeholders, so that the line does not allow too much.
 	Later bool
-	Plan  tutti.PlanName // for VerbRun; empty for any plan, or for a pause
+	Plan  tutti.PlanName // for VerbRun; empty: any plan, or a pause
 	Noop  bool           // for VerbRun: the action changes nothing on nodes
 	Nodes []Target       // access must cover each of these nodes
 	All   bool           // all nodes, also those that join later
@@ -37,8 +37,8 @@ func MayOperate(fleet tutti.Fleet, operator string, w Wish) error {
 	return err
 }
 
-// Admits is like MayOperate, and also returns the entries that allow the wish, in the order of the file. The list is
-// nil if the file has no section access.
+// Admits does the same as MayOperate. It also returns the entries that allow the wish, in the order of
+// the file. The list is nil if the file has no section access, or if everybody may do the wish.
 func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) {
 	if len(fleet.Access) == 0 || len(w.Verbs) == 0 {
 		return nil, nil
@@ -69,7 +69,8 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sto allow this, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
-// open adds placeholders to a missing entry, and reports whether its verb can be limited.
+// The function open adds placeholders to the suggested entry. It returns false if the verb of the entry
+// cannot be limited.
 func open(missing *tutti.Access) bool {
 	switch missing.May[0] {
 	case tutti.VerbRun:
@@ -84,7 +85,7 @@ func open(missing *tutti.Access) bool {
 	return true
 }
 
-// admits returns true if an entry allows the wish, without a check of the nodes.
+// The function admits reports whether an entry allows the wish. admits does not check the nodes.
 func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	if slices.Contains(a.May, tutti.VerbAdmin) {
 		return true
@@ -114,7 +115,7 @@ func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	if w.All {
 		return nil
 	}
-	if len(w.Nodes) == 0 { // a wish without nodes
+	if len(w.Nodes) == 0 { // the wish is not about nodes, so one entry is enough
 		return fit[:1]
 	}
 	used := make([]bool, len(fit))
@@ -138,7 +139,7 @@ func covers(a tutti.Access, n Target) bool {
 	return slices.ContainsFunc(a.Groups, func(g tutti.GroupName) bool { return slices.Contains(n.Groups, g) })
 }
 
-// narrowed limits the missing entry to what the wish needs.
+// The function narrowed limits the suggested entry, so that it allows the wish and nothing more.
 func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wish) tutti.Access {
 	switch missing.May[0] {
 	case tutti.VerbRun:

@@ -42,7 +42,8 @@ type Options struct {
 	// HalfOpen limits the connections whose clients have not authenticated yet. If HalfOpen is 0, the limit is
 	// 4096. Connections is how many connections the bus may have in all. If Connections is 0, there is no limit.
 	HalfOpen, Connections int
-	// AfterTLS limits those connections among HalfOpen that have finished TLS. If AfterTLS is 0, the limit is 1024.
+	// AfterTLS limits the connections that have finished TLS, but whose clients have not authenticated
+	// yet. If AfterTLS is 0, the limit is 1024.
 	AfterTLS int
 	// NoSync turns off fsync. Writes become faster, and a loss of power may lose data. Tests only.
 	NoSync bool
@@ -55,9 +56,9 @@ const (
 	MaxBatch = 20000
 
 	startTimeout = 30 * time.Second
-	// helloTimeout is how long a client may take for TLS, and then again for its authentication. If a whole fleet
-	// connects at once, a slow client may be disconnected. The client connects again, and has lost nothing but time.
-	// Guard limits how many connections may be in this phase.
+	// helloTimeout is how long a client may take for TLS. For its authentication, the client may then take this time
+	// again. If a whole fleet connects at once, the server may disconnect a slow client. The client then connects
+	// again and has only lost time. Guard limits how many clients may be in TLS or authentication at once.
 	helloTimeout = 20 * time.Second
 )
 
@@ -143,7 +144,8 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		PingInterval:      20 * time.Second,
 		MaxPingsOut:       2,
 		WriteDeadline:     10 * time.Second,
-		// Otherwise the connection that answers all nodes would have to wait for a node that does not read.
+		// One connection of the server answers all nodes. Without this option, that connection would
+		// have to wait for each node that does not read.
 		NoFastProducerStall:    true,
 		JetStream:              true,
 		StoreDir:               o.Dir,

@@ -18,12 +18,12 @@ import (
 )
 
 // LastWhole reads the files of a stream and changes nothing. No server may use dir at that time. LastWhole returns
-// the sequence of the last record before the first damaged record, or 0 if there are no files. LastWhole also
-// returns the place of the first damaged record, which is empty if there is no damage.
+// the sequence of the last record before the first damaged record, or 0 if there are no files. LastWhole also returns
+// the place of the first damaged record. If there is no damage, `damage` is empty.
 //
-// When a server starts, it truncates a damaged file where the damage begins, even in the middle of the file. Then
-// the server continues with the records before that place. A loss of power normally damages only the end of the
-// last file. So a caller must find out before the start of the server whether more than this end is damaged.
+// When a server starts, it truncates a damaged file where the damage begins, even in the middle of the file. Then the
+// server continues with the records before that place. A loss of power normally damages only the end of the last
+// file. So a caller must call LastWhole before the server starts, to find out whether other records are damaged, too.
 //
 // The files have the format of nats-server 2.15 (filestore.go, rebuildStateFromBufLocked).
 func LastWhole(dir, stream string) (seq uint64, damage string, err error) {
@@ -65,8 +65,8 @@ const (
 	recordSum  = 8
 )
 
-// lastWhole reads one block. lastWhole returns the sequence of the last undamaged record and the offset where that
-// record ends.
+// lastWhole reads one block up to the first damaged record. lastWhole returns the sequence of the
+// record before it, and the offset where that record ends.
 func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))
 	hash, err := highwayhash.NewDigest64(key[:])
@@ -77,7 +77,7 @@ func lastWhole(raw []byte, stream string, index int) (seq uint64, at int, err er
 	for len(raw)-at >= recordHead {
 		record := raw[at:]
 		length, subject := le.Uint32(record), int(le.Uint16(record[20:]))
-		begin := recordHead + subject // the checksum covers the content from here, after the subject
+		begin := recordHead + subject // begin of the content that the checksum covers
 		if length&hasHeader != 0 {
 			begin += 4 // the checksum does not cover the header's length
 		}

@@ -14,21 +14,23 @@ const (
 	// fleet that connects at once from one address. The number is small enough that the server does not run out of
 	// file descriptors.
 	halfOpen = 4096
-	// afterTLS limits those of these connections that have finished TLS, because each of them takes about 40 KB. A client
-	// of ours authenticates at once after TLS.
+	// afterTLS limits the connections that have finished TLS, but whose clients have not authenticated
+	// yet. Each such connection takes about 40 KB. A node authenticates directly after TLS.
 	afterTLS = 1024
-	// NATS does not count the connections after TLS, so Guard reads the list of connections, and does so less often.
+	// afterTLSEvery is the pause between two checks of afterTLS. It is longer than guardEvery, because
+	// NATS does not count the connections after TLS, and Guard has to read the list of all connections.
 	afterTLSEvery = 100 * time.Millisecond
 	// alwaysOpen is how many connections one source may always have, even if many other sources connect.
 	alwaysOpen = 64
 	guardEvery = 20 * time.Millisecond
-	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, with answers of at
-	// most 128 KiB, and so leaves at most 2 MiB unread even on a slow line.
+	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, and each answer
+	// has at most 128 KiB. So even a node with a slow connection leaves at most 2 MiB unread.
 	mostUnread = 4 << 20
-	// A look at the unread bytes reads a little about each connection, so Guard looks less often if there are many.
+	// Guard looks at the unread bytes of all connections. The pause between two looks is unreadEvery,
+	// or unreadEveryEach for each connection if that is longer.
 	unreadEvery     = time.Second
 	unreadEveryEach = 200 * time.Microsecond
-	// unreadAtOnce is how many clients one look finds.
+	// unreadAtOnce is how many clients Guard finds at most in one look.
 	unreadAtOnce = 64
 )
 
@@ -48,15 +50,16 @@ type GuardOptions struct {
 
 // Guard limits the connections of clients that do not authenticate. Without Guard, such clients could use up all
 // connections. Guard runs until ctx ends. If there are too many such connections, Guard closes connections of the
-// sources with the most connections, until these sources have equally many. Guard closes the oldest connections of a
-// source first, so honest clients still get in.
+// sources that have the most connections. After that, these sources all have the same number of connections. Guard
+// closes the oldest connections of a source first, so honest clients still get in.
 //
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.
 //
-// NATS accepts connections itself, so Guard must poll. Each time, Guard first reads only the number of connections.
-// We could instead put our own listener before NATS and use in-process connections. But our own listener would
-// permanently cost two goroutines, two buffers and a copy for every node.
+// NATS accepts connections itself, so Guard must poll. To save work, Guard reads only the number of
+// connections first, and the list only if there are too many. We could instead put our own listener
+// before NATS and use in-process connections. But our own listener would permanently cost two
+// goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker, look, lookAfterTLS := time.NewTicker(guardEvery), time.Now(), time.Now()
 	defer ticker.Stop()
@@ -82,7 +85,8 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	}
 }
 
-// unread finds the clients that leave too much unread. unread returns the number of connections.
+// unread calls the function `found` for each client that leaves too much unread. unread returns the
+// number of all connections.
 func (s *Server) unread(found func(jwt string)) (all int) {
 	list, err := s.nats.Connz(&server.ConnzOptions{Sort: server.ByPending, Limit: unreadAtOnce, Username: true})
 	if err != nil {
@@ -106,7 +110,7 @@ func (s *Server) jwtOf(id uint64) string {
 	return list.Conns[0].JWT
 }
 
-// phase is a part of the connections whose clients have not authenticated yet.
+// phase describes some of the connections whose clients have not authenticated yet.
 type phase struct {
 	what string // what the clients have not done
 	has  func(*server.ConnInfo) bool
@@ -149,8 +153,8 @@ func (s *Server) expel(most int, of phase, refused func(from, what string, count
 	}
 }
 
-// share returns how many connections each source may keep. With this limit, all sources together keep at most
-// `most` connections. share returns the largest such limit. share never returns less than alwaysOpen.
+// share returns how many connections each source may keep. It is the largest limit with which all
+// sources together keep at most `most` connections. But share never returns less than alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 )
 
-// TestStrangersAfterTLSAreFew checks that Guard closes connections that finish TLS and then say nothing, the oldest first,
-// and that connections that are still in TLS do not count. A node can still connect.
+// TestStrangersAfterTLSAreFew checks the limit for connections that finish TLS and then say nothing. Guard closes the
+// oldest of them. Connections that are still in TLS do not count. A node can still connect.
 func TestStrangersAfterTLSAreFew(t *testing.T) {
 	const most, finish, begin = 100, 130, 200
 	bus := bustest.StartWith(t, func(o *embed.Options) { o.AfterTLS = most })
@@ -36,7 +36,7 @@ func TestStrangersAfterTLSAreFew(t *testing.T) {
 		}
 		in := bufio.NewReader(c)
 		if tlsFirst {
-			if _, err := in.ReadString('\n'); err != nil { // INFO comes after TLS
+			if _, err := in.ReadString('\n'); err != nil { // the bus sends INFO when TLS is finished
 				t.Fatal(err)
 			}
 		}
@@ -64,7 +64,7 @@ func TestStrangersAfterTLSAreFew(t *testing.T) {
 			told <- count
 		}})
 	})
-	patience := time.After(15 * time.Second) // shorter than the time that a client has
+	patience := time.After(15 * time.Second) // shorter than helloTimeout, so Guard must have closed the connections
 	for range finish - most {
 		select {
 		case kind := <-closed:

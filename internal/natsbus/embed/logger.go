@@ -27,8 +27,8 @@ type violation struct {
 	what string
 }
 
-// violationRE matches the bus's log line about a violation. The client chooses the name after the number. So only the
-// beginning and the end of the line can be trusted.
+// violationRE matches the bus's log line about a violation. The line has the client's name after its number, and the
+// client may choose any text as its name. So the expression uses only the beginning and the end of the line.
 var violationRE = regexp.MustCompile(`^\S+ - cid:(\d+) - .*\b(Publish|Subscription) Violation - (?:Subject|Reply) ("(?:[^"\\]|\\.)*")[^"]*(?:Queue: "[^"]*"[^"]*)?$`)
 
 func violationIn(text string) (violation, bool) {
@@ -49,8 +49,7 @@ var _ server.Logger = logger{}
 
 func (l logger) Noticef(format string, v ...any) { l.say(l.to.Debug, format, v) }
 
-// Warnf drops one warning of NATS. That warning says that connections use TLS from the first byte on, and we want
-// this.
+// Warnf drops one warning of NATS: that connections use TLS from the first byte on. We want this.
 func (l logger) Warnf(format string, v ...any) {
 	if !strings.Contains(format, "TLS Handshake First") {
 		l.say(l.to.Warn, format, v)
@@ -78,9 +77,9 @@ func (l logger) Errorf(format string, v ...any) {
 	l.say(l.to.Error, format, v)
 }
 
-// writeFailed reports whether a log line says that a write to a stream failed. After a failed write, the stream
-// refuses all writes until the server is restarted, and does not tell its clients why. Only the log of NATS has the
-// reason (see setWriteErrLocked in stream.go of nats-server).
+// writeFailed reports whether a log line says that a write to a stream failed. After a failed write,
+// the stream refuses all writes until the server is restarted. It does not tell its clients the reason.
+// Only the log of NATS has the reason (see setWriteErrLocked in stream.go of nats-server).
 func writeFailed(format, text string) bool {
 	return strings.Contains(format, "critical write error") || strings.Contains(text, syscall.ENOSPC.Error())
 }

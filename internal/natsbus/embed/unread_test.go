@@ -71,8 +71,8 @@ func sendTo(t *testing.T, bus *bustest.Bus, node bustest.Node, mib int) {
 	}
 }
 
-// TestANodeThatReadsNothingStallsNobody checks that the server does not make the connection wait that answers all
-// nodes.
+// One connection answers all nodes. TestANodeThatReadsNothingStallsNobody checks that this connection
+// does not wait for a node that reads nothing.
 func TestANodeThatReadsNothingStallsNobody(t *testing.T) {
 	bus := bustest.Start(t)
 	sendTo(t, bus, stopsReading(t, bus), 60)
@@ -81,8 +81,8 @@ func TestANodeThatReadsNothingStallsNobody(t *testing.T) {
 	}
 }
 
-// TestANodeThatReadsNothingIsPutOut checks that the server ends the connections of a node that leaves many answers
-// unread, and that the answers that a slow node has not read yet are no reason.
+// TestANodeThatReadsNothingIsPutOut checks that the server ends the connections of a node that leaves
+// many answers unread. A slow node may leave 16 answers unread.
 func TestANodeThatReadsNothingIsPutOut(t *testing.T) {
 	bus := bustest.Start(t)
 	denied := make(chan string, 10)
@@ -114,7 +114,7 @@ func TestANodeThatReadsNothingIsPutOut(t *testing.T) {
 	if len(looks) > 0 {
 		t.Error("a node that has 16 answers left is put out")
 	}
-	sendTo(t, bus, evil, 24) // the system's buffers take some of them
+	sendTo(t, bus, evil, 24) // more than the limit, because the system's buffers take some MiB
 	within, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	select {
