@@ -51,9 +51,9 @@ type Operators interface {
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
-	// The error is CodeConflict if no other operator is known to have a certificate, and Last is not
-	// set. RevokeOperator also cancels the operator's jobs that have not begun on a node. With
-	// CancelJobs it cancels the operator's other jobs, too.
+	// If no other operator is known to have a certificate, the call must set Last. Otherwise the
+	// error is CodeConflict. RevokeOperator also cancels the operator's jobs that have not begun on a
+	// node. With CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AccessQuery) (AccessAnswer, error)
@@ -89,9 +89,9 @@ type Codes interface {
 type Signings interface {
 	// Signing returns the earlier statements that a signer needs.
 	Signing(ctx context.Context) (tutti.Signing, error)
-	// SignCode replaces the statement about code that the server may order nodes to run. The new statement
-	// is the same text with more signatures, or the first statement about this code. The error is
-	// CodeNotFound if the server may not order nodes to run that code.
+	// SignCode stores a statement about code that the server may order nodes to run. The statement has
+	// more signatures than the stored statement with the same text, or is the first statement about this
+	// code. The error is CodeNotFound if the server may not order nodes to run that code.
 	SignCode(ctx context.Context, in tutti.CodeSign) error
 	// TrustKeys stores the next statement about code keys. If the server already has the statement, TrustKeys changes
 	// nothing.
@@ -161,7 +161,8 @@ type Values interface {
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
-// ValuesQuery asks for the values below a prefix. ValuesQuery asks only for keys after the key After.
+// ValuesQuery asks for the values below a prefix. The answer has only the keys that sort after the
+// key in the field After.
 type ValuesQuery struct {
 	Prefix string `json:"prefix,omitempty"`
 	After  string `json:"after,omitempty"`
@@ -180,7 +181,7 @@ type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
 	Reactive bool          `json:"reactive"`       // they run by themselves
-	Wide     time.Duration `json:"wide,omitempty"` // of the fleet's Reaction
+	Wide     time.Duration `json:"wide,omitempty"` // Reaction.Wide of the fleet
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
@@ -211,8 +212,8 @@ type Audits interface {
 	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
 }
 
-// ReadAudit asks for the entries after a sequence. Acts leaves out entries that people seldom need
-// (package audit). Without these entries the remaining entries cannot be verified.
+// ReadAudit asks for the entries after a sequence. With Acts the answer lacks the entries that
+// people seldom need (package audit). Without these entries the other entries cannot be verified.
 type ReadAudit struct {
 	After uint64 `json:"after,omitempty"`
 	Acts  bool   `json:"acts,omitempty"`
@@ -236,8 +237,9 @@ type StartJob struct {
 	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
 	Runs     *NodeRuns           `json:"runs,omitempty"`
 	Mode     tutti.Mode          `json:"mode"`
-	// Exclusive makes the plan exclusive. If the plan is exclusive already, the text replaces the
-	// plan's reason. A noop run changes nothing on the nodes and is therefore never exclusive.
+	// If Exclusive is set, the job is exclusive, and this text is the reason. The text replaces the
+	// reason of a plan that is exclusive by itself. A noop run changes nothing on the nodes and is
+	// therefore never exclusive.
 	Exclusive *string `json:"exclusive,omitempty"`
 }
 
@@ -334,15 +336,15 @@ type NodeView struct {
 	Puppet    string            `json:"puppet,omitempty"`
 	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
-	// OldGrants lists types that give root on the collecting node. A grant from before 0.3.0 allows this node to export
-	// them. The next push of the fleet file needs `dangerous: true` for these types (ADR 0022).
+	// OldGrants lists types that this node may export by a grant from before 0.3.0. Such an export gives root on each
+	// node that collects it. The next push of the fleet file needs `dangerous: true` for these types (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines use the node's identity. Machines lists the machines that
 	// have said hello since the server started, if there is more than one machine.
 	Conflicted string          `json:"conflicted,omitempty"`
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
-	Trouble string `json:"trouble,omitempty"` // Trouble is work that the agent cannot do, as the agent reports it.
+	Trouble string `json:"trouble,omitempty"` // Trouble is the agent's own text about work that it cannot do.
 	// Unnoted is the reason why the agent could not note foreign runs. Until the agent has noted these runs, the node
 	// is not good.
 	Unnoted string `json:"unnoted,omitempty"`
@@ -442,7 +444,7 @@ type IssuedOperator struct {
 type OperatorView struct {
 	Operator     string    `json:"operator"`
 	Certificates int       `json:"certificates"`     // valid certificates that the server has issued
-	Expires      time.Time `json:"expires,omitzero"` // the last of them
+	Expires      time.Time `json:"expires,omitzero"` // the end of the certificate that is valid longest
 	CodeKey      bool      `json:"code_key,omitempty"`
 	Revoked      time.Time `json:"revoked,omitzero"`
 	Reason       string    `json:"reason,omitempty"` // of the revocation

@@ -60,8 +60,8 @@ type NodeAnswer struct {
 	// the rule of the node's policy that allowed or refused the action
 	Rule string        `json:"rule,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // the time between the question and the answer
-	// The following fields describe the node's last run in the server's log. Puppet's own files may not contain this
-	// run.
+	// The following fields describe the node's last run in the server's log. Puppet's own files possibly do not have
+	// this run.
 	LastRun tutti.RunID   `json:"last_run,omitempty"`
 	RunAt   time.Time     `json:"run_at,omitzero"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// follow lets a test node follow a rotation of the server's keys, like a real agent.
+// The function follow lets a test node follow a rotation of the server's keys, like a real agent.
 func (n *node) follow() {
 	n.fleet.t.Helper()
 	n.fleet.eventually(func() error {
@@ -52,7 +52,7 @@ func (n *node) follow() {
 	})
 }
 
-// rotate does one step of a rotation and lets the honest nodes follow.
+// The method rotate does one step of a rotation, and lets the honest nodes follow the rotation.
 func (f *fleet) rotate(args ...string) {
 	f.t.Helper()
 	f.tutti(append([]string{"rotate", "ca"}, args...)...)

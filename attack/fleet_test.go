@@ -54,7 +54,7 @@ type fleet struct {
 	bus     string // host:port
 	admin   *httpapi.Client
 	honest  [2]*node
-	process *exec.Cmd // process is nil after the server was ended.
+	process *exec.Cmd // process is nil after the test has ended the server.
 	limit   int       // limit is the server's limit of open files. 0 means the limit of the test process.
 }
 
@@ -112,7 +112,7 @@ func (f *fleet) tutti(args ...string) string {
 	return out
 }
 
-// try runs the program as an operator.
+// The method try runs the program as an operator.
 func (f *fleet) try(operator string, args ...string) (string, error) {
 	cmd := exec.CommandContext(f.t.Context(), binary, append([]string{"--operator", operator, "--socket", f.path("socket")}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -122,7 +122,7 @@ func (f *fleet) try(operator string, args ...string) (string, error) {
 // serve starts the server and waits until it reports that it is ready.
 func (f *fleet) serve() {
 	f.t.Helper()
-	_ = os.Remove(f.path("notify")) // of the one before
+	_ = os.Remove(f.path("notify")) // the socket of the server before this server
 	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: f.path("notify"), Net: "unixgram"})
 	if err != nil {
 		f.t.Fatal(err)
@@ -151,7 +151,7 @@ func (f *fleet) serve() {
 	}
 }
 
-// end ends the server. If the server has already ended by itself, the test fails.
+// The method end stops the server. If the server has already ended by itself, the test fails.
 func (f *fleet) end() {
 	if f.process == nil {
 		return
@@ -191,7 +191,7 @@ func (f *fleet) push() {
 	f.tutti("code", "push", "--file", f.path("tutti.yaml"))
 }
 
-// works executes a job on the honest nodes.
+// The method works checks that a job on the honest nodes succeeds.
 func (f *fleet) works(when string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -245,7 +245,8 @@ func (f *fleet) events() []tutti.Event {
 	return out
 }
 
-// denial is an expected entry of the audit log. Each field must be a part of the same field in the log.
+// denial is an expected entry of the audit log. Each text here must occur in the same field of the
+// entry.
 type denial struct{ who, what, reason string }
 
 // audited waits until the audit log has a denial.
@@ -289,7 +290,7 @@ func (f *fleet) eventually(try func() error) {
 	}
 }
 
-// wantCode fails unless err has one of the codes.
+// wantCode fails the test if err has none of the codes.
 func wantCode(t *testing.T, what string, err error, codes ...tutti.Code) {
 	t.Helper()
 	for _, code := range codes {

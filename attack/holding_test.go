@@ -93,8 +93,8 @@ func TestOperatorHoldsConnections(t *testing.T) {
 	f.works("still during")
 }
 
-// halfSent is a request body of which only the first part arrives. It then signals on its channel `sent`, and blocks
-// until its channel `end` is closed.
+// halfSent is a request body of which only the first part arrives. After this part the body signals on `sent`, and
+// blocks until its channel `end` is closed.
 type halfSent struct {
 	left int
 	sent *sync.WaitGroup

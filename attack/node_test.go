@@ -105,7 +105,8 @@ func (n *node) work() {
 	}()
 }
 
-// pass claims a run and ends it successfully. pass returns false if there was no run or no answer.
+// The method pass claims a run and ends it successfully. The method returns false if there was no
+// run or no answer.
 func (n *node) pass(ctx context.Context) bool {
 	var claimed wire.Claimed
 	if n.call(ctx, wire.OpClaim, wire.Claim{}, &claimed) != nil || claimed.Order == nil {

@@ -96,7 +96,7 @@ func inTime(t *testing.T, what string, use func(life time.Duration) error) {
 		if err == nil {
 			return
 		}
-		if time.Since(issued) < life-time.Second { // the end is rounded to whole seconds
+		if time.Since(issued) < life-time.Second { // the end of a credential is rounded to a second
 			t.Fatalf("%s: %v", what, err)
 		}
 	}

@@ -34,9 +34,9 @@ type killFleet struct {
 	client *httpapi.Client
 	stop   context.CancelFunc
 	group  *errgroup.Group
-	ctx    context.Context // the group's
+	ctx    context.Context // ends when one of the processes ends with an error
 	killed atomic.Bool     // true after the chosen process was killed
-	plan   tutti.PlanName  // empty: deploy
+	plan   tutti.PlanName  // empty for the plan deploy
 }
 
 // These are the names of the fleet's processes, and of their state directories.
@@ -70,8 +70,8 @@ web-01 collect Database
 web-01 read db/ready
 `
 
-// template is the directory of a fleet whose nodes have joined and whose code is pushed. template
-// also has the addresses of the fleet's server.
+// A template has the directory of a fleet whose nodes have joined and whose code is pushed, and the
+// addresses of the fleet's server.
 type template struct{ dir, bus, listen string }
 
 // newServer creates a new server without nodes, and the files of the fleet.
