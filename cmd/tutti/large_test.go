@@ -82,7 +82,7 @@ func TestLargeResultsArrive(t *testing.T) {
 		report  int
 		breaks  string
 		atMost  int64 // limit of the bytes that the node sends
-		without bool  // the result comes without the report
+		without bool  // the server gets the result without the report
 	}{
 		{"nothing breaks", largeReport, "", largeReport * 11 / 10, false},
 		{"the connection is cut in the middle", largeReport, "connection", largeReport * 12 / 10, false},

@@ -114,7 +114,7 @@ func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
 	}
 }
 
-// work uses the server as fleets do, and records each acknowledgement.
+// The method work uses the server like a fleet, and records each acknowledgement.
 func (r *recorder) work(t *testing.T, tpl template) {
 	t.Helper()
 	ctx := t.Context()
@@ -191,7 +191,8 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// job runs one job. For this test, everything that the job's watcher has seen is acknowledged.
+// The method job runs one job. For this test, everything that the job's watcher has seen is
+// acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)

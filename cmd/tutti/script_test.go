@@ -102,8 +102,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 const untilDeadline = 3 * time.Minute
 
 // until [PATTERN] COMMAND...: repeats the command. `until` ends when the command succeeds and the
-// output matches. The pattern is written between slashes. Only the command itself shows the state,
-// so the function repeats the command.
+// output matches. The pattern is written between slashes. Nothing signals that the state has
+// changed, so the function repeats the command.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("")
 	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
