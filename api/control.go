@@ -180,7 +180,7 @@ type ValuesPage struct {
 type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
-	Reactive bool          `json:"reactive"`       // they run by themselves
+	Reactive bool          `json:"reactive"`       // the nodes run by themselves
 	Wide     time.Duration `json:"wide,omitempty"` // Reaction.Wide of the fleet
 	AskAbove int           `json:"ask_above,omitempty"`
 }
@@ -362,7 +362,7 @@ type NodeView struct {
 	Reason   tutti.Reason    `json:"reason,omitempty"`
 	Proved   bool            `json:"proved,omitempty"`
 	Foreign  bool            `json:"foreign,omitempty"` // Tutti did not start the last run
-	Local    *tutti.Local    `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
+	Local    *tutti.Local    `json:"local,omitempty"`   // the agent's report, if the last run was a local run
 	RunAt    time.Time       `json:"run_at,omitzero"`
 	Message  string          `json:"message,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`

@@ -70,7 +70,7 @@ type RunView struct {
 	Mode  tutti.Mode     `json:"mode"`
 	// Foreign is true if Tutti did not start the run. A foreign run has no job, gate or record.
 	Foreign bool          `json:"foreign,omitempty"`
-	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report about a foreign run that the agent began
+	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report, if this was a local run
 	Code    tutti.Digest  `json:"code"`
 	Puppet  string        `json:"puppet,omitempty"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`

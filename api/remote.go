@@ -67,6 +67,6 @@ type NodeAnswer struct {
 	Outcome tutti.Outcome `json:"outcome,omitempty"`
 	Reason  tutti.Reason  `json:"reason,omitempty"`
 	Foreign bool          `json:"foreign,omitempty"` // Tutti did not start the last run
-	Local   *tutti.Local  `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
+	Local   *tutti.Local  `json:"local,omitempty"`   // the agent's report, if the last run was a local run
 	tutti.RemoteAnswer
 }

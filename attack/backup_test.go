@@ -100,7 +100,8 @@ func (th *thief) bus(t *testing.T, jwt string, seed []byte) error {
 	return err
 }
 
-// users returns JWTs that the thief signs for himself. The keys of the map are the roles of the users.
+// The method users returns JWTs that the thief signs for himself. The keys of the map are the roles of
+// the users.
 func (th *thief) users(t *testing.T) map[string]identity.BusUser {
 	t.Helper()
 	node, err := identity.NewNode()

@@ -71,8 +71,8 @@ plans:
   taken: {steps: [{run: victims}]}
 `
 
-// start starts a fleet and checks that it works. At the end of the test, start checks again that
-// the fleet works, and ends everything.
+// The function start starts a fleet and checks that it works. At the end of the test, start checks
+// again that the fleet works, and ends everything.
 func start(t *testing.T) *fleet {
 	t.Helper()
 	return startWith(t, 0)
@@ -102,7 +102,7 @@ func startWith(t *testing.T, limit int) *fleet {
 
 func (f *fleet) path(name string) string { return filepath.Join(f.dir, name) }
 
-// tutti runs the program as the first operator and returns its output.
+// The method tutti runs the program as the first operator and returns its output.
 func (f *fleet) tutti(args ...string) string {
 	f.t.Helper()
 	out, err := f.try(f.path("operator"), args...)
@@ -119,7 +119,7 @@ func (f *fleet) try(operator string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// serve starts the server and waits until it reports that it is ready.
+// The method serve starts the server and waits until it reports that it is ready.
 func (f *fleet) serve() {
 	f.t.Helper()
 	_ = os.Remove(f.path("notify")) // the socket of the server before this server
@@ -165,7 +165,7 @@ func (f *fleet) end() {
 	}
 }
 
-// connect returns a client with the credentials in a directory.
+// The method connect returns a client with the credentials in a directory.
 func (f *fleet) connect(dir string) *httpapi.Client {
 	f.t.Helper()
 	client, err := operator.Connect(operator.ConnectOptions{Server: "https://" + f.https, OperatorDir: dir})
@@ -175,7 +175,7 @@ func (f *fleet) connect(dir string) *httpapi.Client {
 	return client
 }
 
-// push sends signed code and the fleet file to the server.
+// The method push sends signed code and the fleet file to the server.
 func (f *fleet) push() {
 	f.t.Helper()
 	code := f.path("code/manifests")
@@ -226,7 +226,7 @@ func (f *fleet) authority() *identity.Authority {
 	return authority
 }
 
-// events reads the log, as an auditor does.
+// The method events reads the log, as an auditor does.
 func (f *fleet) events() []tutti.Event {
 	f.t.Helper()
 	var out []tutti.Event
@@ -249,7 +249,7 @@ func (f *fleet) events() []tutti.Event {
 // entry.
 type denial struct{ who, what, reason string }
 
-// audited waits until the audit log has a denial.
+// The method audited waits until the audit log has a denial.
 func (f *fleet) audited(want denial) {
 	f.t.Helper()
 	var there []string
@@ -269,8 +269,8 @@ func (f *fleet) audited(want denial) {
 	})
 }
 
-// eventually repeats a function until it succeeds. eventually is for effects that may come after
-// the answer of a call.
+// The method eventually repeats a function until it succeeds. eventually is for effects that may
+// come after the answer of a call.
 func (f *fleet) eventually(try func() error) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)

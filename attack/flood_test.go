@@ -175,7 +175,7 @@ func moreFiles(t *testing.T, count int) {
 	}
 }
 
-// files returns the number of files that the server has open.
+// The method files returns the number of files that the server has open.
 func (f *fleet) files() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.process.Process.Pid))
 	if err != nil {

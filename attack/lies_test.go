@@ -248,7 +248,7 @@ func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
 	return run
 }
 
-// operations returns the operations in wire/message.go that a node may send.
+// The function operations returns the operations in wire/message.go that a node may send.
 func operations(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../wire/message.go", nil, 0)

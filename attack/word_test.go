@@ -43,8 +43,8 @@ type usurper struct {
 	code  tutti.SignedCode
 }
 
-// usurp replaces the server of a node, so that the node's real agent talks to the usurper. The given files are the
-// only files of Puppet on the machine.
+// The method usurp replaces the server of a node, so that the node's real agent talks to the usurper. The given
+// files are the only files of Puppet on the machine.
 func (f *fleet) usurp(n *node, files ...string) *usurper {
 	f.t.Helper()
 	n.conn.Close()

@@ -83,7 +83,7 @@ func (s *small) stop() {
 	}
 }
 
-// tutti runs a command and returns its output and its exit code.
+// The method tutti runs a command and returns its output and its exit code.
 func (s *small) tutti(args ...string) (string, int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), untilDeadline)
@@ -115,7 +115,7 @@ func (s *small) refused(says string, args ...string) {
 	}
 }
 
-// serves waits until the server answers commands.
+// The method serves waits until the server answers commands.
 func (s *small) serves() {
 	s.t.Helper()
 	s.eventually("it serves", func() bool { _, code := s.tutti("node", "list"); return code == 0 })
@@ -162,7 +162,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// values returns the keys that the server has.
+// The method values returns the keys that the server has.
 func (s *small) values() map[string]bool {
 	s.t.Helper()
 	var list []struct {

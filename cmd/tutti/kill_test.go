@@ -20,9 +20,9 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// unstarted are the points at which an agent has written the marker but not started Puppet. After a
-// crash nobody can know whether Puppet has started, so the run is `interrupted` and is not tried
-// again.
+// The list unstarted has the points at which an agent has written the marker but not started
+// Puppet. After a crash nobody can know whether Puppet has started, so the run is `interrupted` and
+// is not tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
 // The list beside has kill points of an agent that this test leaves out, because they are not part
@@ -156,8 +156,8 @@ type runOutcome struct {
 	Owed      []string // resources whose refresh the node owes
 }
 
-// interrupted returns the outcome of a job whose first run had a marker, but whose Puppet never
-// started.
+// The function interrupted returns the outcome of a job whose first run had a marker, but whose
+// Puppet never started.
 func interrupted(want outcome) outcome {
 	first := runOutcome{
 		Node: want.Runs[0].Node, Outcome: tutti.Interrupted,
@@ -166,7 +166,7 @@ func interrupted(want outcome) outcome {
 	return outcome{Verdict: tutti.VerdictFailed, Runs: []runOutcome{first}, Values: map[string]string{}, Starts: map[string]int{}}
 }
 
-// outcome executes the job to its end and returns the job's outcome.
+// The method outcome executes the job to its end and returns the job's outcome.
 func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("the job does not end within %s", killDeadline))
 	defer cancel()
@@ -194,7 +194,8 @@ func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	return out, err
 }
 
-// runs fills the outcome from the events of a job. Each event must come once and in a correct order.
+// The method runs fills the outcome from the events of a job. Each event must come once and in a
+// correct order.
 func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event) error {
 	at := map[tutti.RunID]int{}
 	last := uint64(0)

@@ -96,7 +96,7 @@ func newServer(t *testing.T, site string) template {
 	return tpl
 }
 
-// tutti runs a command as the operator and returns its standard output.
+// The method tutti runs a command as the operator and returns its standard output.
 func (tpl template) tutti(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "tutti", args...)
@@ -229,8 +229,8 @@ func (f *killFleet) socket(t *testing.T) string {
 	return path
 }
 
-// supervise restarts a process after its end, like systemd does for a unit. The only expected end
-// is a SIGKILL of the first process.
+// The method supervise restarts a process after its end, like systemd does for a unit. The only
+// expected end is a SIGKILL of the first process.
 func (f *killFleet) supervise(name string, args []string, env string) error {
 	ctx := f.ctx
 	out, err := os.OpenFile(filepath.Join(f.dir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -27,10 +27,10 @@ var rotates = []string{"rotation.json", "bus-names.json", "bus-nodes.jwt", "bus-
 
 // A turned value is the part of a rotation's result that must not depend on a kill.
 type turned struct {
-	Phases  []tutti.RotationPhase // of the log
+	Phases  []tutti.RotationPhase // the phases in the log
 	Was     int                   // number of CAs that the rotation has removed
 	One     bool                  // only one set is trusted again
-	Pins    map[string]int        // CAs that nodes trust
+	Pins    map[string]int        // number of CAs that each node trusts
 	Behind  int
 	Verdict tutti.Verdict // verdict of a job after the rotation
 }

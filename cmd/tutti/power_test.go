@@ -39,7 +39,7 @@ type recorder struct {
 	cuts     []cut
 }
 
-// cut is the state of the disk after a loss of power.
+// The type cut is the state of the disk after a loss of power.
 type cut struct {
 	step  int
 	name  string
@@ -61,7 +61,7 @@ func (r *recorder) watch() {
 	})
 }
 
-// promised records that the server has just acknowledged something.
+// The method promised records that the server has just acknowledged something.
 func (r *recorder) promised(what string, kept func(ctx context.Context, s *httpapi.Client) error) {
 	r.promises = append(r.promises, promise{r.fs.Steps(), what, kept})
 }
@@ -238,7 +238,7 @@ func (r *recorder) promisedEvent(job tutti.JobID, e tutti.Event) {
 	})
 }
 
-// restart starts a server on the remaining content and checks the promises.
+// The method restart starts a server on the remaining content and checks the promises.
 func (r *recorder) restart(ctx context.Context, c cut) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, killDeadline)
 	defer cancel()

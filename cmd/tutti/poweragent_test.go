@@ -27,8 +27,8 @@ import (
 type powerNode struct {
 	fleet  *killFleet
 	disk   *powerfs.FS
-	left   func(*powerfs.FS) powerfs.Image // left returns the content of the disk after a loss of power.
-	passed string                          // passed is the file with the points that the first agent passed.
+	left   func(*powerfs.FS) powerfs.Image // The function left returns the content that the disk still has after a loss of power.
+	passed string                          // the file in which the first agent notes its kill points
 	losses int
 }
 
@@ -216,9 +216,9 @@ func (n *powerNode) live() error {
 	}
 }
 
-// machine runs an agent in its own namespaces. machine unmounts the disks of other machines in its
-// copied mount namespace. Otherwise a loss of power on one of these disks would wait for this
-// machine's end.
+// The script machine runs an agent in its own namespaces. It unmounts the disks of other machines
+// in its copied mount namespace. Otherwise these disks would stay in use after a loss of power,
+// until this machine ends.
 const machine = `mount -t proc proc /proc
 for m in $(awk '$3=="fuse.powerfs"{print $2}' /proc/mounts); do [ $m = $PWD/db ] || umount -l $m; done
 exec tutti agent --dir db --root root`

@@ -182,7 +182,7 @@ func (r *fakeRun) parse() error {
 	return nil
 }
 
-// compile sends the questions and exports, and reports whether it failed.
+// The method compile sends the questions and exports, and reports whether it failed.
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
 	for _, s := range r.todo {
