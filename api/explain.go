@@ -19,7 +19,7 @@ type Explains interface {
 	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
 	// has no value of the key, and no node asks for the key.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
-	// ExplainResource says how a resource ended in the last run in which the node applied a
+	// ExplainResource says what happened to a resource in the last run in which the node applied a
 	// catalog. The error is CodeNotFound if there is no such node or run, or if the server no
 	// longer has the report.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
@@ -120,8 +120,9 @@ type NodeExplanation struct {
 	Changed  []ChangedRead   `json:"changed,omitempty"`
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
-	// The field Before lists the node's questions that wait for nodes which need a run themselves.
-	// In a converging job these nodes run before this node, unless the nodes form a cycle.
+	// The field Before lists questions of this node. Their answers depend on other nodes that need
+	// a run themselves. In a converging job those other nodes run before this node, unless the
+	// nodes form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
@@ -166,7 +167,7 @@ type Cause struct {
 	Unknown bool     `json:"unknown,omitempty"`
 }
 
-// WaitedFor is a question without an answer, and the nodes that could give one.
+// WaitedFor is a question without an answer, and the nodes that could give the answer.
 type WaitedFor struct {
 	tutti.Wait
 	Answered bool `json:"answered,omitempty"` // the question has an answer now
@@ -212,8 +213,8 @@ type ExplainResource struct {
 	Resource string         `json:"resource"`
 }
 
-// ResourceExplanation says how a resource ended and where its inputs come from. The inputs are
-// known per class and not per attribute, because Puppet does not report which read decided an
+// ResourceExplanation says what happened to a resource, and where its inputs come from. The inputs
+// are known per class and not per attribute, because Puppet does not report which read decided an
 // attribute.
 type ResourceExplanation struct {
 	Node     tutti.NodeName `json:"node"`

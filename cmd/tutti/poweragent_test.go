@@ -27,7 +27,7 @@ import (
 type powerNode struct {
 	fleet  *killFleet
 	disk   *powerfs.FS
-	left   func(*powerfs.FS) powerfs.Image // The function left returns the content that the disk still has after a loss of power.
+	left   func(*powerfs.FS) powerfs.Image // left returns what the disk still has after a loss of power.
 	passed string                          // the file in which the first agent notes its kill points
 	losses int
 }
