@@ -26,7 +26,7 @@ const CapabilityStatements Capability = "statements"
 // orderOption is a capability that an agent needs if an order uses a certain field.
 type orderOption struct {
 	name  Capability
-	field string // of Order
+	field string // name of a field of Order
 	asks  func(Order) bool
 }
 

@@ -124,7 +124,7 @@ type PushEffect struct {
 // SuggestedGrants are grants that the fleet file does not have yet.
 type SuggestedGrants struct {
 	Job    tutti.JobID      `json:"job,omitempty"`
-	At     time.Time        `json:"at,omitzero"` // when it ended
+	At     time.Time        `json:"at,omitzero"` // the end of the job
 	Failed []tutti.NodeName `json:"failed,omitempty"`
 	Old    bool             `json:"old,omitempty"` // the fleet file has grants from before 0.3.0
 	Grants []SuggestedGrant `json:"grants,omitempty"`
@@ -413,7 +413,7 @@ type CreatedToken struct {
 // TokenView is a token in a list.
 type TokenView struct {
 	Token   tutti.TokenID     `json:"token"`
-	Name    string            `json:"name"` // pattern
+	Name    string            `json:"name"` // pattern of the allowed names
 	Groups  []tutti.GroupName `json:"groups,omitempty"`
 	Expires time.Time         `json:"expires"`
 }
@@ -447,7 +447,7 @@ type OperatorView struct {
 	Expires      time.Time `json:"expires,omitzero"` // the end of the certificate that is valid longest
 	CodeKey      bool      `json:"code_key,omitempty"`
 	Revoked      time.Time `json:"revoked,omitzero"`
-	Reason       string    `json:"reason,omitempty"` // of the revocation
+	Reason       string    `json:"reason,omitempty"` // reason of the revocation
 }
 
 // RevokeOperator names an operator. Last allows the call to revoke the last operator with a certificate.
@@ -486,7 +486,7 @@ type Enrolled struct {
 	CA      string         `json:"ca"`  // one or several CAs in PEM
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
-	Time    time.Time      `json:"time"`          // the server's
+	Time    time.Time      `json:"time"`          // the time of the server
 	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
 	// Fleet is the id of the fleet. Fleet is empty if the server is of release 0.2.0 or older.
 	Fleet tutti.Digest `json:"fleet,omitempty"`

@@ -75,7 +75,7 @@ type RunView struct {
 	Puppet  string        `json:"puppet,omitempty"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`
 	Reason  tutti.Reason  `json:"reason,omitempty"`
-	Stopped bool          `json:"stopped,omitempty"` // at its gate
+	Stopped bool          `json:"stopped,omitempty"` // the gate stopped the run
 	// Proved is true if the run proved that its node is good. The gate then stopped the run.
 	Proved  bool      `json:"proved,omitempty"`
 	Phase   string    `json:"phase,omitempty"` // Phase is set only for a run that has not ended.
@@ -253,7 +253,7 @@ type ResourceEvent struct {
 type Exported struct {
 	Node  tutti.NodeName `json:"node"`
 	Place tutti.Place    `json:"place,omitzero"`
-	Run   *RunView       `json:"run,omitempty"` // that published it
+	Run   *RunView       `json:"run,omitempty"` // the run that published the export
 	Read  tutti.Read     `json:"read"`
 }
 

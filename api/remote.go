@@ -22,10 +22,10 @@ type Remotes interface {
 type NodesQuestion struct {
 	Action  tutti.RemoteAction `json:"action"`
 	On      string             `json:"on"`                // On is a selector. An empty selector selects all nodes.
-	Message string             `json:"message,omitempty"` // disable: why
+	Message string             `json:"message,omitempty"` // the reason, for the action disable
 	// Force replaces the message if a node is already disabled.
 	Force bool   `json:"force,omitempty"`
-	Type  string `json:"type,omitempty"` // resource
+	Type  string `json:"type,omitempty"` // type, for the action resource
 	// Title is the title of the resource. If Title is empty, all resources of the type are meant.
 	Title string        `json:"title,omitempty"`
 	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait

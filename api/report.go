@@ -37,7 +37,7 @@ type RunReport struct {
 	Retired     bool          `json:"-"`                // the server may have deleted the run's report and log
 	Result      *tutti.Result `json:"result,omitempty"` // Result is nil if the node has sent no result.
 	Report      *Report       `json:"report,omitempty"`
-	Missing     *Missing      `json:"missing,omitempty"` // set without Report
+	Missing     *Missing      `json:"missing,omitempty"` // set if Report is not set
 }
 
 // Missing is the reason why there is no report, as a word and as a sentence.
@@ -143,7 +143,7 @@ type LogLine struct {
 // JobChanges lists the changes and failures of a job.
 type JobChanges struct {
 	Job  tutti.JobID `json:"job"`
-	Read int         `json:"read"` // reports
+	Read int         `json:"read"` // number of reports
 	// Changes are sorted: first the failures, then the changes on most nodes.
 	Changes []SameChange `json:"changes,omitempty"`
 	LeftOut int          `json:"left_out,omitempty"` // LeftOut is the number of changes that did not fit.
@@ -169,5 +169,5 @@ type SameChange struct {
 type Unread struct {
 	Why   string           `json:"why"`
 	Runs  int              `json:"runs"`
-	Nodes []tutti.NodeName `json:"nodes,omitempty"` // the first few
+	Nodes []tutti.NodeName `json:"nodes,omitempty"` // the first few nodes
 }

@@ -136,7 +136,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 				_, _ = c.Read(make([]byte, 1)) // the read returns when the server disconnects
 			}
 			stop()
-			_ = c.(*net.TCPConn).SetLinger(0) // ports are few
+			_ = c.(*net.TCPConn).SetLinger(0) // free the local port at once, because there are few ports
 			c.Close()
 		}
 		release()

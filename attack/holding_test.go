@@ -130,7 +130,7 @@ func TestOperatorHoldsBodies(t *testing.T) {
 		t.Cleanup(transport.CloseIdleConnections)
 		body := &halfSent{left: 31 << 20, sent: &sent, end: ctx.Done()}
 		ended.Go(func() {
-			defer body.once.Do(sent.Done) // it was refused
+			defer body.once.Do(sent.Done) // the server has refused the request
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.https+"/v1/operators/renew", body)
 			if err != nil {
 				return

@@ -463,7 +463,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 // TestActionsAreSigned plays the honest side. The command line signs, and an operator without a key gets an error.
 func TestActionsAreSigned(t *testing.T) {
 	f := start(t)
-	f.join("taken") // asked, and silent
+	f.join("taken") // this node gets the question, and does not answer
 	if out, err := f.try(f.path("operator"), "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "silent") {
 		t.Errorf("before operators sign: %v, %s", err, out)
 	}

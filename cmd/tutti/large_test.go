@@ -46,7 +46,7 @@ func (w *wire) serve(ctx context.Context, group *errgroup.Group) error {
 			return err
 		}
 		server, err := net.Dial("tcp", w.target)
-		if err != nil { // it starts again
+		if err != nil { // the bus is down, and starts again
 			_ = node.Close()
 			continue
 		}
@@ -168,7 +168,7 @@ func (f *killFleet) checkReport(ctx context.Context, t *testing.T, without bool)
 		}
 		raw, err := os.ReadFile(filepath.Join(f.dir, dbProcess, "runs", string(b.Result.Run), "report.json"))
 		if err != nil {
-			continue // the other node's
+			continue // a run of the other node
 		}
 		if without {
 			if b.Result.Report != "" || b.Result.Record == "" {
