@@ -13,7 +13,7 @@ type Verb string
 // verbs.
 const (
 	VerbView Verb = "view" // VerbView shows lists of jobs, nodes and pauses, but no values, logs or error texts
-	VerbRead Verb = "read" // all that is kept
+	VerbRead Verb = "read" // VerbRead shows everything that the server stores
 	// VerbRun lets an operator start and cancel jobs (narrowed by plans, groups and noop), and pause
 	// (narrowed by groups).
 	VerbRun     Verb = "run"
@@ -36,7 +36,8 @@ func (v Verb) Includes(other Verb) bool {
 // Everybody in Access.To stands for all operators.
 const Everybody = "*"
 
-// Access gives operators some verbs. If the fleet file has no entry, each operator may do everything.
+// Access gives operators some verbs. If the fleet file has no entry for access, each operator may do
+// everything.
 type Access struct {
 	To  []string `json:"to"` // names in certificates, or Everybody
 	May []Verb   `json:"may"`

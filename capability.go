@@ -10,7 +10,8 @@ import (
 // know this feature.
 type Capability string
 
-// CapabilityRun is the one kind of order: a run of Puppet with its environment, code and timeout.
+// CapabilityRun belongs to an agent that can carry out the only kind of order: a run of Puppet with
+// its environment, code and timeout.
 const CapabilityRun Capability = "run"
 
 // CapabilityFacts belongs to an agent that reports after each run which facts the node has now.
@@ -25,11 +26,11 @@ const CapabilityStatements Capability = "statements"
 // orderOption is a capability that an agent needs if an order uses a certain field.
 type orderOption struct {
 	name  Capability
-	field string // of Order
+	field string // name of a field of Order
 	asks  func(Order) bool
 }
 
-// orderOptions has a row for each thing that an order can ask for besides a plain run.
+// orderOptions has a row for each field of an order that asks for more than a plain run.
 var orderOptions = []orderOption{
 	{"noop", "Mode", func(o Order) bool { return o.Mode == ModeNoop }},
 	{"compile", "Mode", func(o Order) bool { return o.Mode == ModeCompile }},
@@ -76,8 +77,8 @@ func (o Order) Needs() []Capability {
 // Needs returns the capability that an agent needs to answer a question with this action.
 func (a RemoteAction) Needs() Capability { return Capability("remote." + string(a)) }
 
-// Lacking returns the needed capabilities that the agent does not know. If the list knows is empty, the agent is of
-// release 0.2.0 or older, and Lacking uses the list firstRelease.
+// Lacking returns the needed capabilities that the agent does not know. If the argument knows is empty, the agent
+// is of release 0.2.0 or older, and Lacking uses the list firstRelease.
 func Lacking(knows, needs []Capability) []Capability {
 	if len(knows) == 0 {
 		for name := range strings.FieldsSeq(firstRelease) {
@@ -93,8 +94,8 @@ func Lacking(knows, needs []Capability) []Capability {
 	return out
 }
 
-// TooOld returns a message for people about the capabilities that a node's agent lacks, with the remedy. The version is
-// empty if the agent did not report its version.
+// TooOld returns a message for people about the capabilities that a node's agent lacks, and says what to do. The
+// version is empty if the agent did not report its version.
 func TooOld(node NodeName, version string, lacks []Capability) string {
 	if version == "" {
 		version = "of release 0.2.0 or before"

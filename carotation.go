@@ -98,10 +98,10 @@ func (p Pinned) Validate() error {
 // CARotated says that a rotation of the CA and of the bus keys has reached another phase.
 type CARotated struct {
 	Phase RotationPhase `json:"phase"`
-	From  KeySet        `json:"from"` // that was there before
-	To    KeySet        `json:"to"`   // that was made
-	// Left lists the nodes that the operator gave up, because they had credentials of the removed set only.
-	// LeftOperators lists such operators.
+	From  KeySet        `json:"from"` // the earlier set
+	To    KeySet        `json:"to"`   // the new set
+	// Left lists the nodes that the operator gave up, because they had only credentials of the removed set.
+	// LeftOperators lists the operators that were given up for the same reason.
 	Left          []NodeName `json:"left,omitempty"`
 	LeftOperators []string   `json:"left_operators,omitempty"`
 }

@@ -79,8 +79,8 @@ func (m CodeManifest) Validate() error {
 	return nil
 }
 
-// climbs reports whether a link's target has `..` after the name of a directory. The target of a climbing link depends
-// on other links on its path.
+// The function climbs reports whether a link's target has `..` after the name of a directory. The target of a climbing
+// link depends on other links on its path.
 func climbs(link string) bool {
 	down := false
 	for part := range strings.SplitSeq(link, "/") {

@@ -8,7 +8,7 @@ import (
 
 // CodeQuery names the code of an environment: the code that was pushed last, or the code before it.
 type CodeQuery struct {
-	Environment string `json:"environment,omitempty"` // empty: the fleet file's
+	Environment string `json:"environment,omitempty"` // empty for the environment in the fleet file
 	Before      bool   `json:"before,omitempty"`
 	Path        string `json:"path,omitempty"` // Path is a path in the code. Only ReadCode uses it.
 }
@@ -77,6 +77,6 @@ type CodeRead struct {
 	Path    string         `json:"path"`
 	File    tutti.CodeFile `json:"file,omitzero"`
 	Content []byte         `json:"content,omitempty"` // content of a file that is not a link
-	// Below lists the files below a directory, by path from the top of the code.
+	// Below lists the files below a directory. The keys are paths from the top of the code.
 	Below map[string]tutti.CodeFile `json:"below,omitempty"`
 }

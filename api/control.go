@@ -51,9 +51,9 @@ type Operators interface {
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
-	// The error is CodeConflict if no other operator is known to have a certificate, and Last is not
-	// set. RevokeOperator also cancels the operator's jobs that have not begun on a node. With
-	// CancelJobs it cancels the operator's other jobs, too.
+	// If no other operator is known to have a certificate, the call must set Last. Otherwise the
+	// error is CodeConflict. RevokeOperator also cancels the operator's jobs that have not begun on a
+	// node. With CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AccessQuery) (AccessAnswer, error)
@@ -89,9 +89,9 @@ type Codes interface {
 type Signings interface {
 	// Signing returns the earlier statements that a signer needs.
 	Signing(ctx context.Context) (tutti.Signing, error)
-	// SignCode replaces the statement about code that the server may order nodes to run. The new statement
-	// is the same text with more signatures, or the first statement about this code. The error is
-	// CodeNotFound if the server may not order nodes to run that code.
+	// SignCode stores a statement about code that the server may order nodes to run. The statement has
+	// more signatures than the stored statement with the same text, or is the first statement about this
+	// code. The error is CodeNotFound if the server may not order nodes to run that code.
 	SignCode(ctx context.Context, in tutti.CodeSign) error
 	// TrustKeys stores the next statement about code keys. If the server already has the statement, TrustKeys changes
 	// nothing.
@@ -124,7 +124,7 @@ type PushEffect struct {
 // SuggestedGrants are grants that the fleet file does not have yet.
 type SuggestedGrants struct {
 	Job    tutti.JobID      `json:"job,omitempty"`
-	At     time.Time        `json:"at,omitzero"` // when it ended
+	At     time.Time        `json:"at,omitzero"` // the end of the job
 	Failed []tutti.NodeName `json:"failed,omitempty"`
 	Old    bool             `json:"old,omitempty"` // the fleet file has grants from before 0.3.0
 	Grants []SuggestedGrant `json:"grants,omitempty"`
@@ -161,7 +161,8 @@ type Values interface {
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
 }
 
-// ValuesQuery asks for the values below a prefix. ValuesQuery asks only for keys after the key After.
+// ValuesQuery asks for the values below a prefix. The answer has only the keys that sort after the
+// key in the field After.
 type ValuesQuery struct {
 	Prefix string `json:"prefix,omitempty"`
 	After  string `json:"after,omitempty"`
@@ -179,8 +180,8 @@ type ValuesPage struct {
 type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
-	Reactive bool          `json:"reactive"`       // they run by themselves
-	Wide     time.Duration `json:"wide,omitempty"` // of the fleet's Reaction
+	Reactive bool          `json:"reactive"`       // the nodes run by themselves
+	Wide     time.Duration `json:"wide,omitempty"` // Reaction.Wide of the fleet
 	AskAbove int           `json:"ask_above,omitempty"`
 }
 
@@ -211,8 +212,8 @@ type Audits interface {
 	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
 }
 
-// ReadAudit asks for the entries after a sequence. Acts leaves out entries that people seldom need
-// (package audit). Without these entries the remaining entries cannot be verified.
+// ReadAudit asks for the entries after a sequence. With Acts the answer lacks the entries that
+// people seldom need (package audit). Without these entries the other entries cannot be verified.
 type ReadAudit struct {
 	After uint64 `json:"after,omitempty"`
 	Acts  bool   `json:"acts,omitempty"`
@@ -236,8 +237,9 @@ type StartJob struct {
 	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
 	Runs     *NodeRuns           `json:"runs,omitempty"`
 	Mode     tutti.Mode          `json:"mode"`
-	// Exclusive makes the plan exclusive. If the plan is exclusive already, the text replaces the
-	// plan's reason. A noop run changes nothing on the nodes and is therefore never exclusive.
+	// If Exclusive is set, the job is exclusive, and this text is the reason. The text replaces the
+	// reason of a plan that is exclusive by itself. A noop run changes nothing on the nodes and is
+	// therefore never exclusive.
 	Exclusive *string `json:"exclusive,omitempty"`
 }
 
@@ -334,15 +336,15 @@ type NodeView struct {
 	Puppet    string            `json:"puppet,omitempty"`
 	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
-	// OldGrants lists types that give root on the collecting node. A grant from before 0.3.0 allows this node to export
-	// them. The next push of the fleet file needs `dangerous: true` for these types (ADR 0022).
+	// OldGrants lists types that this node may export by a grant from before 0.3.0. Such an export gives root on each
+	// node that collects it. The next push of the fleet file needs `dangerous: true` for these types (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines use the node's identity. Machines lists the machines that
 	// have said hello since the server started, if there is more than one machine.
 	Conflicted string          `json:"conflicted,omitempty"`
 	Machines   []tutti.Machine `json:"machines,omitempty"`
 
-	Trouble string `json:"trouble,omitempty"` // Trouble is work that the agent cannot do, as the agent reports it.
+	Trouble string `json:"trouble,omitempty"` // Trouble is the agent's own text about work that it cannot do.
 	// Unnoted is the reason why the agent could not note foreign runs. Until the agent has noted these runs, the node
 	// is not good.
 	Unnoted string `json:"unnoted,omitempty"`
@@ -360,7 +362,7 @@ type NodeView struct {
 	Reason   tutti.Reason    `json:"reason,omitempty"`
 	Proved   bool            `json:"proved,omitempty"`
 	Foreign  bool            `json:"foreign,omitempty"` // Tutti did not start the last run
-	Local    *tutti.Local    `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
+	Local    *tutti.Local    `json:"local,omitempty"`   // the agent's report, if the last run was a local run
 	RunAt    time.Time       `json:"run_at,omitzero"`
 	Message  string          `json:"message,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
@@ -411,7 +413,7 @@ type CreatedToken struct {
 // TokenView is a token in a list.
 type TokenView struct {
 	Token   tutti.TokenID     `json:"token"`
-	Name    string            `json:"name"` // pattern
+	Name    string            `json:"name"` // pattern of the allowed names
 	Groups  []tutti.GroupName `json:"groups,omitempty"`
 	Expires time.Time         `json:"expires"`
 }
@@ -442,10 +444,10 @@ type IssuedOperator struct {
 type OperatorView struct {
 	Operator     string    `json:"operator"`
 	Certificates int       `json:"certificates"`     // valid certificates that the server has issued
-	Expires      time.Time `json:"expires,omitzero"` // the last of them
+	Expires      time.Time `json:"expires,omitzero"` // the end of the certificate that is valid longest
 	CodeKey      bool      `json:"code_key,omitempty"`
 	Revoked      time.Time `json:"revoked,omitzero"`
-	Reason       string    `json:"reason,omitempty"` // of the revocation
+	Reason       string    `json:"reason,omitempty"` // reason of the revocation
 }
 
 // RevokeOperator names an operator. Last allows the call to revoke the last operator with a certificate.
@@ -484,7 +486,7 @@ type Enrolled struct {
 	CA      string         `json:"ca"`  // one or several CAs in PEM
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
-	Time    time.Time      `json:"time"`          // the server's
+	Time    time.Time      `json:"time"`          // the time of the server
 	Was     []tutti.Digest `json:"was,omitempty"` // the earlier CAs of this fleet
 	// Fleet is the id of the fleet. Fleet is empty if the server is of release 0.2.0 or older.
 	Fleet tutti.Digest `json:"fleet,omitempty"`

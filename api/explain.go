@@ -19,7 +19,7 @@ type Explains interface {
 	// ExplainValue says who set a value and which nodes read it. The error is CodeNotFound if the log
 	// has no value of the key, and no node asks for the key.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
-	// ExplainResource says how a resource ended in the last run in which the node applied a
+	// ExplainResource says what happened to a resource in the last run in which the node applied a
 	// catalog. The error is CodeNotFound if there is no such node or run, or if the server no
 	// longer has the report.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
@@ -48,12 +48,12 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests is set if the fleet is reactive and the node is not good, but the node does not run at once. Rests is the
-	// reason.
+	// Rests is the reason why a node of a reactive fleet is not good and does not run soon by itself. Otherwise Rests
+	// is empty.
 	Rests string `json:"rests,omitempty"`
 	// Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`
-	// Run is the run that decides the node's state. It contains its job.
+	// Run is the run that decides the node's state. The RunView contains the run's job.
 	Run *RunView `json:"run,omitempty"`
 }
 
@@ -70,19 +70,19 @@ type RunView struct {
 	Mode  tutti.Mode     `json:"mode"`
 	// Foreign is true if Tutti did not start the run. A foreign run has no job, gate or record.
 	Foreign bool          `json:"foreign,omitempty"`
-	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report about a foreign run that the agent began
+	Local   *tutti.Local  `json:"local,omitempty"` // the agent's report, if this was a local run
 	Code    tutti.Digest  `json:"code"`
 	Puppet  string        `json:"puppet,omitempty"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`
 	Reason  tutti.Reason  `json:"reason,omitempty"`
-	Stopped bool          `json:"stopped,omitempty"` // at its gate
+	Stopped bool          `json:"stopped,omitempty"` // the gate stopped the run
 	// Proved is true if the run proved that its node is good. The gate then stopped the run.
 	Proved  bool      `json:"proved,omitempty"`
 	Phase   string    `json:"phase,omitempty"` // Phase is set only for a run that has not ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// OtherCode and Because are set if the run changed something and the server still has the previous run of the node.
-	// OtherCode says whether the previous run had other code. The field Because lists the questions whose answers had
-	// changed since the previous run.
+	// The fields OtherCode and Because are set if the run changed something and the server still has the node's
+	// previous run. OtherCode says whether the previous run had other code. The field Because lists the questions whose
+	// answers had changed since the previous run.
 	OtherCode bool          `json:"other_code,omitempty"`
 	Because   []tutti.Query `json:"because,omitempty"`
 }
@@ -113,22 +113,24 @@ type NodeExplanation struct {
 	Node     tutti.NodeName `json:"node"`
 	Standing NodeStanding   `json:"standing"`
 	Active   *RunView       `json:"active,omitempty"` // the current run
-	// Basis lists the inputs other than answers. Basis is nil if the node never passed a gate.
+	// Basis lists all inputs of the node's state except the answers. Basis is nil if the node never
+	// passed a gate.
 	Basis    *NodeBasis      `json:"basis,omitempty"`
 	Reads    int             `json:"reads"` // the number of answers that the node got
 	Changed  []ChangedRead   `json:"changed,omitempty"`
 	Waits    []WaitedFor     `json:"waits,omitempty"`
 	Failures []tutti.Failure `json:"failures,omitempty"`
-	// The field Before lists the node's questions that wait for nodes which need a run themselves.
-	// In a converging job these nodes run before this node, unless the nodes form a cycle.
+	// The field Before lists questions of this node. Their answers depend on other nodes that need
+	// a run themselves. In a converging job those other nodes run before this node, unless the
+	// nodes form a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
 }
 
-// NodeBasis lists the inputs of a node's state other than answers. The inputs come from the run that
+// NodeBasis lists all inputs of a node's state except the answers. The inputs come from the run that
 // decides the state.
 type NodeBasis struct {
 	Environment string        `json:"environment,omitempty"`
-	Code        tutti.Digest  `json:"code,omitempty"` // empty: a Puppet Server's
+	Code        tutti.Digest  `json:"code,omitempty"` // empty for the code of a Puppet Server
 	Puppet      string        `json:"puppet,omitempty"`
 	Program     tutti.Program `json:"program,omitempty"`
 	// Groups are the node's groups at that run. Groups is nil if the run does not record its groups.
@@ -145,7 +147,7 @@ type NodeBasis struct {
 type ChangedRead struct {
 	Query  tutti.Query  `json:"query"`
 	At     tutti.Place  `json:"at,omitzero"`
-	Was    tutti.Digest `json:"was,omitempty"` // empty: there was none
+	Was    tutti.Digest `json:"was,omitempty"` // empty if the run got no answer
 	Causes []Cause      `json:"causes,omitempty"`
 }
 
@@ -155,20 +157,20 @@ type Cause struct {
 	At    time.Time `json:"at"`
 	By    string    `json:"by"`
 	Key   string    `json:"key,omitempty"`
-	Unset bool      `json:"unset,omitempty"` // of a value
+	Unset bool      `json:"unset,omitempty"` // true if the event unset a value
 	Run   *RunView  `json:"run,omitempty"`
-	// Added, Removed and Altered are references of exports that are part of the answer. Unknown is
-	// true if the server no longer has the previous set.
+	// Added, Removed and Altered are the references of exports that differ between the previous and
+	// the new answer. Unknown is true if the server no longer has the previous exports.
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	Altered []string `json:"altered,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
 }
 
-// WaitedFor is a question without an answer, and the nodes that could give one.
+// WaitedFor is a question without an answer, and the nodes that could give the answer.
 type WaitedFor struct {
 	tutti.Wait
-	Answered bool `json:"answered,omitempty"` // by now
+	Answered bool `json:"answered,omitempty"` // the question has an answer now
 	// nodes that publish the answer, or whose catalogs declare it
 	Publishers []tutti.NodeName `json:"publishers,omitempty"`
 	Before     []Cause          `json:"before,omitempty"` // events that gave an earlier answer, the latest first
@@ -177,10 +179,10 @@ type WaitedFor struct {
 // ValueExplanation says who set a value, and which nodes read it.
 type ValueExplanation struct {
 	Key      string           `json:"key"`
-	Value    *ValueView       `json:"value,omitempty"`    // nil: it has none
-	Run      *RunView         `json:"run,omitempty"`      // that set it
+	Value    *ValueView       `json:"value,omitempty"`    // nil if the key has no value
+	Run      *RunView         `json:"run,omitempty"`      // the run that set the value
 	Versions []ValueVersion   `json:"versions,omitempty"` // the stored versions, the latest first
-	Declared []tutti.NodeName `json:"declared,omitempty"` // whose catalogs publish it
+	Declared []tutti.NodeName `json:"declared,omitempty"` // nodes whose catalogs publish the value
 	Readers  []tutti.NodeName `json:"readers,omitempty"`  // nodes that ask for the value itself
 	Hiera    *HieraFeed       `json:"hiera,omitempty"`
 }
@@ -200,9 +202,9 @@ type ValueVersion struct {
 // HieraFeed is a hiera key that gets its answer from a value.
 type HieraFeed struct {
 	Key     string           `json:"key"`
-	Node    tutti.NodeName   `json:"node,omitempty"`    // on this node only
+	Node    tutti.NodeName   `json:"node,omitempty"`    // empty if the value feeds the key on all nodes
 	Readers []tutti.NodeName `json:"readers,omitempty"` // nodes that looked up the key, even if it was absent
-	Hidden  []tutti.NodeName `json:"hidden,omitempty"`  // readers whose own value hides this value
+	Hidden  []tutti.NodeName `json:"hidden,omitempty"`  // readers that use a value of their own instead
 }
 
 // ExplainResource names a resource of a node's catalog, `Type[title]`.
@@ -211,8 +213,8 @@ type ExplainResource struct {
 	Resource string         `json:"resource"`
 }
 
-// ResourceExplanation says how a resource ended and where its inputs come from. The inputs are
-// known per class and not per attribute, because Puppet does not report which read decided an
+// ResourceExplanation says what happened to a resource, and where its inputs come from. The inputs
+// are known per class and not per attribute, because Puppet does not report which read decided an
 // attribute.
 type ResourceExplanation struct {
 	Node     tutti.NodeName `json:"node"`
@@ -243,14 +245,15 @@ type ResourceEvent struct {
 	At         time.Time `json:"at,omitzero"`
 	Corrective bool      `json:"corrective,omitempty"`
 	Audited    bool      `json:"audited,omitempty"`
-	Redacted   bool      `json:"redacted,omitempty"` // Puppet calls it Sensitive
+	Redacted   bool      `json:"redacted,omitempty"` // Puppet marks the value as Sensitive
 }
 
-// Exported is a resource that one node exports and that a read of this node has collected.
+// Exported is a resource that another node exports. A collector of this node has collected the
+// resource.
 type Exported struct {
 	Node  tutti.NodeName `json:"node"`
 	Place tutti.Place    `json:"place,omitzero"`
-	Run   *RunView       `json:"run,omitempty"` // that published it
+	Run   *RunView       `json:"run,omitempty"` // the run that published the export
 	Read  tutti.Read     `json:"read"`
 }
 
@@ -267,7 +270,8 @@ type GraphNode struct {
 }
 
 // GraphEdge leads from each node of From to each other node of To. The nodes of From publish
-// answers to all of the questions, or declare that they will. The nodes of To ask these questions.
+// answers to all of the questions, or declare that they will publish them. The nodes of To ask
+// these questions.
 type GraphEdge struct {
 	From      []tutti.NodeName `json:"from"`
 	To        []tutti.NodeName `json:"to"`

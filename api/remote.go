@@ -22,10 +22,10 @@ type Remotes interface {
 type NodesQuestion struct {
 	Action  tutti.RemoteAction `json:"action"`
 	On      string             `json:"on"`                // On is a selector. An empty selector selects all nodes.
-	Message string             `json:"message,omitempty"` // disable: why
+	Message string             `json:"message,omitempty"` // the reason, for the action disable
 	// Force replaces the message if a node is already disabled.
 	Force bool   `json:"force,omitempty"`
-	Type  string `json:"type,omitempty"` // resource
+	Type  string `json:"type,omitempty"` // type, for the action resource
 	// Title is the title of the resource. If Title is empty, all resources of the type are meant.
 	Title string        `json:"title,omitempty"`
 	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait
@@ -60,13 +60,13 @@ type NodeAnswer struct {
 	// the rule of the node's policy that allowed or refused the action
 	Rule string        `json:"rule,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // the time between the question and the answer
-	// The following fields describe the node's last run in the server's log. Puppet's own files may not contain this
-	// run.
+	// The following fields describe the node's last run in the server's log. Puppet's own files possibly do not have
+	// this run.
 	LastRun tutti.RunID   `json:"last_run,omitempty"`
 	RunAt   time.Time     `json:"run_at,omitzero"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`
 	Reason  tutti.Reason  `json:"reason,omitempty"`
 	Foreign bool          `json:"foreign,omitempty"` // Tutti did not start the last run
-	Local   *tutti.Local  `json:"local,omitempty"`   // the agent's report about a foreign run that the agent began
+	Local   *tutti.Local  `json:"local,omitempty"`   // the agent's report, if the last run was a local run
 	tutti.RemoteAnswer
 }

@@ -13,7 +13,8 @@ type Reports interface {
 	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a node, which means
 	// the node's latest run. The argument run can also be the beginning or the end of an id. The part of an id must
 	// have at least four characters and fit only one stored run. A node name has priority over a part of an id.
-	// CodeNotFound: none is kept. CodeConflict: several are.
+	// The error is CodeNotFound if the server has no such run. The error is CodeConflict if several runs have such an
+	// id.
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields the messages that Puppet logged during a run, in order. The error is CodeNotFound
 	// if the server has no such run or no log of it. The text of the error says why.
@@ -36,7 +37,7 @@ type RunReport struct {
 	Retired     bool          `json:"-"`                // the server may have deleted the run's report and log
 	Result      *tutti.Result `json:"result,omitempty"` // Result is nil if the node has sent no result.
 	Report      *Report       `json:"report,omitempty"`
-	Missing     *Missing      `json:"missing,omitempty"` // set without Report
+	Missing     *Missing      `json:"missing,omitempty"` // set if Report is not set
 }
 
 // Missing is the reason why there is no report, as a word and as a sentence.
@@ -114,8 +115,8 @@ type ReportStatus struct {
 	Resource           string      `json:"resource"`
 	Outcome            string      `json:"outcome"`
 	FailedToRestart    bool        `json:"failed_to_restart,omitempty"`
-	Corrective         bool        `json:"corrective,omitempty"`          // else intentional
-	FailedDependencies []string    `json:"failed_dependencies,omitempty"` // why it was skipped
+	Corrective         bool        `json:"corrective,omitempty"`          // false if the change is intentional
+	FailedDependencies []string    `json:"failed_dependencies,omitempty"` // Puppet skipped the resource because of these
 	At                 time.Time   `json:"at,omitzero"`
 	Place              tutti.Place `json:"place,omitzero"`
 	// Containers lists the classes and defines that contain the resource, the outermost first.
@@ -142,7 +143,7 @@ type LogLine struct {
 // JobChanges lists the changes and failures of a job.
 type JobChanges struct {
 	Job  tutti.JobID `json:"job"`
-	Read int         `json:"read"` // reports
+	Read int         `json:"read"` // number of reports
 	// Changes are sorted: first the failures, then the changes on most nodes.
 	Changes []SameChange `json:"changes,omitempty"`
 	LeftOut int          `json:"left_out,omitempty"` // LeftOut is the number of changes that did not fit.
@@ -168,5 +169,5 @@ type SameChange struct {
 type Unread struct {
 	Why   string           `json:"why"`
 	Runs  int              `json:"runs"`
-	Nodes []tutti.NodeName `json:"nodes,omitempty"` // the first few
+	Nodes []tutti.NodeName `json:"nodes,omitempty"` // the first few nodes
 }

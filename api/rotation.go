@@ -32,7 +32,7 @@ type RotateCA struct {
 // CARotation is the present state of a rotation. Phase is empty if there was never a rotation.
 type CARotation struct {
 	Phase tutti.RotationPhase `json:"phase,omitempty"`
-	Since time.Time           `json:"since,omitzero"` // the last step
+	Since time.Time           `json:"since,omitzero"` // time of the last step
 	CA    tutti.Digest        `json:"ca"`             // CA is the CA of the earlier set while two sets are trusted.
 	Next  tutti.Digest        `json:"next,omitempty"` // Next is the CA of the new set while two sets are trusted.
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
@@ -41,7 +41,7 @@ type CARotation struct {
 	// Left and LeftOperators list the nodes and operators without access since the end of the last rotation.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
-	Nodes         int              `json:"nodes"` // of the fleet
+	Nodes         int              `json:"nodes"` // number of nodes in the fleet
 	Operators     int              `json:"operators"`
 }
 

@@ -39,8 +39,9 @@ type SecretView struct {
 	At      time.Time        `json:"at"`
 	Sealed  []tutti.NodeName `json:"sealed"`            // Sealed lists targets that have a piece.
 	Waiting []tutti.NodeName `json:"waiting,omitempty"` // Waiting lists targets that have no piece yet.
-	// The operator must rotate the secret because of these nodes. The secret was sealed to the nodes in Former,
-	// which are no longer targets, or to an earlier machine of a node in Replaced.
+	// If Former or Replaced is not empty, the operator must rotate the secret. The secret was sealed to the
+	// nodes in Former, but they are no longer targets. The secret was sealed to an earlier machine of each node
+	// in Replaced.
 	Former   []tutti.NodeName `json:"former,omitempty"`
 	Replaced []tutti.NodeName `json:"replaced,omitempty"`
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// follow lets a test node follow a rotation of the server's keys, like a real agent.
+// The function follow lets a test node follow a rotation of the server's keys, like a real agent.
 func (n *node) follow() {
 	n.fleet.t.Helper()
 	n.fleet.eventually(func() error {
@@ -52,7 +52,7 @@ func (n *node) follow() {
 	})
 }
 
-// rotate does one step of a rotation and lets the honest nodes follow.
+// The method rotate does one step of a rotation, and lets the honest nodes follow the rotation.
 func (f *fleet) rotate(args ...string) {
 	f.t.Helper()
 	f.tutti(append([]string{"rotate", "ca"}, args...)...)
@@ -100,7 +100,8 @@ func (th *thief) bus(t *testing.T, jwt string, seed []byte) error {
 	return err
 }
 
-// users returns JWTs that the thief signs for himself. The keys of the map are the roles of the users.
+// The method users returns JWTs that the thief signs for himself. The keys of the map are the roles of
+// the users.
 func (th *thief) users(t *testing.T) map[string]identity.BusUser {
 	t.Helper()
 	node, err := identity.NewNode()
@@ -242,7 +243,7 @@ func TestStolenBackup(t *testing.T) {
 		_, err := open.ListNodes(t.Context())
 		wantCode(t, "his operator, on the connection from before", err, tutti.CodeUnauthenticated)
 		if err == nil {
-			return // nothing was refused
+			return // the server refused nothing, so there is no entry to wait for
 		}
 		f.audited(denial{"", "", "by a CA that was rotated out"})
 		th.trust = f.authority().CA()
@@ -255,7 +256,7 @@ func TestStolenBackup(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			return // nothing was refused
+			return // the server refused nothing, so there is no entry to wait for
 		}
 		f.audited(denial{"address:127.0.0.1", "connect to the bus", ""})
 		for who, config := range victims() {

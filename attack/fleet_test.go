@@ -54,7 +54,7 @@ type fleet struct {
 	bus     string // host:port
 	admin   *httpapi.Client
 	honest  [2]*node
-	process *exec.Cmd // process is nil after the server was ended.
+	process *exec.Cmd // process is nil after the test has ended the server.
 	limit   int       // limit is the server's limit of open files. 0 means the limit of the test process.
 }
 
@@ -71,8 +71,8 @@ plans:
   taken: {steps: [{run: victims}]}
 `
 
-// start starts a fleet and checks that it works. At the end of the test, start checks again that
-// the fleet works, and ends everything.
+// The function start starts a fleet and checks that it works. At the end of the test, start checks
+// again that the fleet works, and ends everything.
 func start(t *testing.T) *fleet {
 	t.Helper()
 	return startWith(t, 0)
@@ -102,7 +102,7 @@ func startWith(t *testing.T, limit int) *fleet {
 
 func (f *fleet) path(name string) string { return filepath.Join(f.dir, name) }
 
-// tutti runs the program as the first operator and returns its output.
+// The method tutti runs the program as the first operator and returns its output.
 func (f *fleet) tutti(args ...string) string {
 	f.t.Helper()
 	out, err := f.try(f.path("operator"), args...)
@@ -112,17 +112,17 @@ func (f *fleet) tutti(args ...string) string {
 	return out
 }
 
-// try runs the program as an operator.
+// The method try runs the program as an operator.
 func (f *fleet) try(operator string, args ...string) (string, error) {
 	cmd := exec.CommandContext(f.t.Context(), binary, append([]string{"--operator", operator, "--socket", f.path("socket")}, args...)...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// serve starts the server and waits until it reports that it is ready.
+// The method serve starts the server and waits until it reports that it is ready.
 func (f *fleet) serve() {
 	f.t.Helper()
-	_ = os.Remove(f.path("notify")) // of the one before
+	_ = os.Remove(f.path("notify")) // the socket of the server before this server
 	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: f.path("notify"), Net: "unixgram"})
 	if err != nil {
 		f.t.Fatal(err)
@@ -151,7 +151,7 @@ func (f *fleet) serve() {
 	}
 }
 
-// end ends the server. If the server has already ended by itself, the test fails.
+// The method end stops the server. If the server has already ended by itself, the test fails.
 func (f *fleet) end() {
 	if f.process == nil {
 		return
@@ -165,7 +165,7 @@ func (f *fleet) end() {
 	}
 }
 
-// connect returns a client with the credentials in a directory.
+// The method connect returns a client with the credentials in a directory.
 func (f *fleet) connect(dir string) *httpapi.Client {
 	f.t.Helper()
 	client, err := operator.Connect(operator.ConnectOptions{Server: "https://" + f.https, OperatorDir: dir})
@@ -175,7 +175,7 @@ func (f *fleet) connect(dir string) *httpapi.Client {
 	return client
 }
 
-// push sends signed code and the fleet file to the server.
+// The method push sends signed code and the fleet file to the server.
 func (f *fleet) push() {
 	f.t.Helper()
 	code := f.path("code/manifests")
@@ -191,7 +191,7 @@ func (f *fleet) push() {
 	f.tutti("code", "push", "--file", f.path("tutti.yaml"))
 }
 
-// works executes a job on the honest nodes.
+// The method works checks that a job on the honest nodes succeeds.
 func (f *fleet) works(when string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -226,7 +226,7 @@ func (f *fleet) authority() *identity.Authority {
 	return authority
 }
 
-// events reads the log, as an auditor does.
+// The method events reads the log, as an auditor does.
 func (f *fleet) events() []tutti.Event {
 	f.t.Helper()
 	var out []tutti.Event
@@ -245,10 +245,11 @@ func (f *fleet) events() []tutti.Event {
 	return out
 }
 
-// denial is an expected entry of the audit log. Each field must be a part of the same field in the log.
+// denial is an expected entry of the audit log. Each text here must occur in the same field of the
+// entry.
 type denial struct{ who, what, reason string }
 
-// audited waits until the audit log has a denial.
+// The method audited waits until the audit log has a denial.
 func (f *fleet) audited(want denial) {
 	f.t.Helper()
 	var there []string
@@ -268,8 +269,8 @@ func (f *fleet) audited(want denial) {
 	})
 }
 
-// eventually repeats a function until it succeeds. eventually is for effects that may come after
-// the answer of a call.
+// The method eventually repeats a function until it succeeds. eventually is for effects that may
+// come after the answer of a call.
 func (f *fleet) eventually(try func() error) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -289,7 +290,7 @@ func (f *fleet) eventually(try func() error) {
 	}
 }
 
-// wantCode fails unless err has one of the codes.
+// wantCode fails the test if err has none of the codes.
 func wantCode(t *testing.T, what string, err error, codes ...tutti.Code) {
 	t.Helper()
 	for _, code := range codes {

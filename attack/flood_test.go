@@ -38,8 +38,8 @@ func TestHalfOpenConnections(t *testing.T) {
 		name  string
 		port  func(f *fleet) string
 		bound int
-		// within is a time limit. It is shorter than the server's own TLS deadline, so only the bound can disconnect
-		// the connections.
+		// within is a time limit. It is shorter than the server's own TLS deadline. So if the server disconnects
+		// within this time, the reason is its limit of connections.
 		within time.Duration
 		audit  string
 		files  int // files is the server's limit of open files. 0 means the limit of the test process.
@@ -96,7 +96,7 @@ func beginTLS(c net.Conn) error {
 type flood struct {
 	t     *testing.T
 	end   func()         // end closes all connections of the flood and waits for their end.
-	first sync.WaitGroup // first is done when each connection was made once.
+	first sync.WaitGroup // The group first is done when the flood has made each connection once.
 	made  atomic.Int64
 	// slots limits concurrent dials, because the server disconnects connections that wait too long in
 	// TLS.
@@ -119,7 +119,7 @@ func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string,
 	return f
 }
 
-// hold keeps one connection open.
+// The method hold keeps one connection open.
 func (f *flood) hold(ctx context.Context, again time.Duration, port string, say func(net.Conn) error) {
 	first := sync.OnceFunc(f.first.Done)
 	defer first()
@@ -136,7 +136,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 				_, _ = c.Read(make([]byte, 1)) // the read returns when the server disconnects
 			}
 			stop()
-			_ = c.(*net.TCPConn).SetLinger(0) // ports are few
+			_ = c.(*net.TCPConn).SetLinger(0) // free the local port at once, because there are few ports
 			c.Close()
 		}
 		release()
@@ -147,7 +147,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 	}
 }
 
-// full returns after each connection was made once.
+// The method full waits until the flood has made each connection once.
 func (f *flood) full() {
 	f.t.Helper()
 	all := make(chan struct{})
@@ -175,7 +175,7 @@ func moreFiles(t *testing.T, count int) {
 	}
 }
 
-// files returns the number of files that the server has open.
+// The method files returns the number of files that the server has open.
 func (f *fleet) files() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.process.Process.Pid))
 	if err != nil {

@@ -93,8 +93,8 @@ func TestOperatorHoldsConnections(t *testing.T) {
 	f.works("still during")
 }
 
-// halfSent is a request body of which only the first part arrives. It then signals on its channel `sent`, and blocks
-// until its channel `end` is closed.
+// halfSent is a request body of which only the first part arrives. After this part the body signals on `sent`, and
+// blocks until its channel `end` is closed.
 type halfSent struct {
 	left int
 	sent *sync.WaitGroup
@@ -130,7 +130,7 @@ func TestOperatorHoldsBodies(t *testing.T) {
 		t.Cleanup(transport.CloseIdleConnections)
 		body := &halfSent{left: 31 << 20, sent: &sent, end: ctx.Done()}
 		ended.Go(func() {
-			defer body.once.Do(sent.Done) // it was refused
+			defer body.once.Do(sent.Done) // the server has refused the request
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.https+"/v1/operators/renew", body)
 			if err != nil {
 				return

@@ -23,7 +23,7 @@ type lie struct {
 	reason string
 	op     string
 	in     any
-	codes  []tutti.Code // the empty code means success, because a node may send this message about itself
+	codes  []tutti.Code // the expected answers; an empty code means success, if a node may send this message
 	audit  string       // audit is the expected audit entry. audit is empty if the message is only malformed.
 }
 
@@ -32,8 +32,9 @@ var (
 	invalid = []tutti.Code{tutti.CodeInvalid}
 )
 
-// lies returns the lies of a node that has claimed the run `own` and passed its gate. The argument
-// theirs is a run of node-01. The argument asked is an open question to node-01.
+// The function lies returns false messages of a node that has claimed the run `own` and passed the
+// gate of this run. The argument theirs is a run of node-01. The argument asked is an open question
+// to node-01.
 func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie {
 	run := own.Run
 	up := "../../../../etc/shadow"
@@ -227,7 +228,7 @@ func (f *fleet) askVictim(victim *node) string {
 	return asked
 }
 
-// rank sorts the gate before the other operations.
+// The function rank sorts the gate before the other operations.
 func rank(op string) int {
 	if op == wire.OpGate {
 		return 0
@@ -247,7 +248,7 @@ func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
 	return run
 }
 
-// operations returns the operations in wire/message.go that a node may send.
+// The function operations returns the operations in wire/message.go that a node may send.
 func operations(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../wire/message.go", nil, 0)

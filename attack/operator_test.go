@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// issued returns the client of a new operator. issued makes the operator's key, and lets the server issue the
-// certificate.
+// The method issued returns the client of a new operator. It makes the operator's key, and lets the server
+// issue the certificate.
 func (f *fleet) issued(name string) *httpapi.Client {
 	f.t.Helper()
 	key, err := identity.NewOperatorKey()
@@ -42,7 +42,7 @@ func TestRevokedOperator(t *testing.T) {
 	f := start(t)
 	f.join("taken") // this node claims nothing, so that its job continues
 	eve := f.issued("eve")
-	if _, err := eve.ListJobs(t.Context()); err != nil { // the connection is kept
+	if _, err := eve.ListJobs(t.Context()); err != nil { // the client keeps the connection open
 		t.Fatal(err)
 	}
 	job, err := f.admin.StartJob(t.Context(), api.StartJob{Plan: "taken", Mode: tutti.ModeApply})

@@ -110,7 +110,8 @@ func TestStolenCredentials(t *testing.T) {
 	f.works("after")
 }
 
-// count returns the number of events in the log for which the argument `such` returns true.
+// The method count returns the number of events in the log for which the argument `such` returns
+// true.
 func (f *fleet) count(such func(tutti.Body) bool) int {
 	n := 0
 	for _, e := range f.events() {

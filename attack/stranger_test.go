@@ -16,8 +16,9 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// calling returns a client of the operators' port with a TLS configuration. calling retries like
-// real clients. On a busy machine, the server may disconnect a client before its TLS hello.
+// The method calling returns a client of the operators' port with a TLS configuration. calling
+// retries like real clients. On a busy machine, the server may disconnect a client before its TLS
+// hello.
 func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	t.Helper()
 	transport := httpapi.Transport(config, &net.Dialer{})
@@ -25,7 +26,8 @@ func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	return httpapi.NewClient("https://"+f.https, &http.Client{Transport: transport})
 }
 
-// trusting returns the TLS configuration of a client that trusts only the CA of this fleet.
+// The method trusting returns the TLS configuration of a client that trusts only the CA of this
+// fleet.
 func (f *fleet) trusting(t *testing.T) *tls.Config {
 	t.Helper()
 	config, err := identity.ClientTLS(f.authority().CA())
@@ -35,7 +37,7 @@ func (f *fleet) trusting(t *testing.T) *tls.Config {
 	return config
 }
 
-// foreign creates the keys of another fleet.
+// The function foreign creates the keys of another fleet.
 func foreign(t *testing.T) *identity.Authority {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), []string{"127.0.0.1"})
@@ -86,8 +88,8 @@ func TestCertificateOfAnotherCA(t *testing.T) {
 	f.works("after")
 }
 
-// inTime uses a credential that is valid for only a few seconds. If the credential may have expired
-// before its use, because the machine is busy, inTime tries again with twice the lifetime.
+// inTime uses a credential that is valid for only a few seconds. On a busy machine the credential
+// may expire before its use. In this case inTime tries again with twice the lifetime.
 func inTime(t *testing.T, what string, use func(life time.Duration) error) {
 	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {
@@ -96,7 +98,7 @@ func inTime(t *testing.T, what string, use func(life time.Duration) error) {
 		if err == nil {
 			return
 		}
-		if time.Since(issued) < life-time.Second { // the end is rounded to whole seconds
+		if time.Since(issued) < life-time.Second { // the end of a credential is rounded to a second
 			t.Fatalf("%s: %v", what, err)
 		}
 	}

@@ -43,8 +43,8 @@ type usurper struct {
 	code  tutti.SignedCode
 }
 
-// usurp replaces the server of a node, so that the node's real agent talks to the usurper. The given files are the
-// only files of Puppet on the machine.
+// The method usurp replaces the server of a node, so that the node's real agent talks to the usurper. The given
+// files are the only files of Puppet on the machine.
 func (f *fleet) usurp(n *node, files ...string) *usurper {
 	f.t.Helper()
 	n.conn.Close()
@@ -142,7 +142,7 @@ func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload 
 	return []byte("{}"), nil
 }
 
-// order sends the node an order with certain code, and returns the node's result.
+// The method order sends the node an order to run the given code, and returns the node's result.
 func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result {
 	u.t.Helper()
 	u.mu.Lock()
@@ -164,7 +164,7 @@ func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result 
 	}
 }
 
-// claims waits for the node's next claim.
+// The method claims waits for the node's next claim.
 func (u *usurper) claims() wire.Claim {
 	u.t.Helper()
 	select {
@@ -176,7 +176,8 @@ func (u *usurper) claims() wire.Claim {
 	}
 }
 
-// follows waits until the node reports that it has accepted the given number of statements about code keys.
+// The method follows waits until the node reports that it has accepted the given number of statements about
+// code keys.
 func (u *usurper) follows(want uint64) {
 	u.t.Helper()
 	u.ring()
@@ -190,7 +191,7 @@ func (u *usurper) follows(want uint64) {
 	}
 }
 
-// tells sets the statements about code keys that the usurper sends.
+// The method tells sets the statements about code keys that the usurper sends.
 func (u *usurper) tells(chain ...tutti.Statement) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,7 +205,8 @@ func (u *usurper) ring() {
 	}
 }
 
-// begins checks that the node begins the order. The machine has no Puppet, so the run ends at its start.
+// The method begins checks that the node begins the order. The machine has no Puppet, so the run ends at
+// its start.
 func (u *usurper) begins(what string, code tutti.SignedCode) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, "puppet") {
@@ -212,7 +214,7 @@ func (u *usurper) begins(what string, code tutti.SignedCode) {
 	}
 }
 
-// refused checks that the node refuses the order.
+// The method refused checks that the node refuses the order.
 func (u *usurper) refused(what string, code tutti.SignedCode, says string) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) {
@@ -355,7 +357,8 @@ func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 	f.works("after")
 }
 
-// asks sends the node a request to change something, in the operator's name, and returns the node's answer.
+// The method asks sends the node a request for a change in the operator's name, and returns the node's
+// answer.
 func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
 	u.t.Helper()
 	q.Request, q.Caller, q.Wait = rand.Text(), "operator:admin", patience
@@ -385,7 +388,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 	f := start(t)
 	f.tutti("operator", "trust")
 	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // the node gets the list when it joins
-	// after its first claim the agent hears doorbells, and an earlier doorbell would be lost
+	// the agent hears doorbells only after its first claim, so wait for this claim before you ring
 	u.claims()
 	key, err := identity.ActionKey(f.path("operator"))
 	if err != nil || key == nil {
@@ -460,7 +463,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 // TestActionsAreSigned plays the honest side. The command line signs, and an operator without a key gets an error.
 func TestActionsAreSigned(t *testing.T) {
 	f := start(t)
-	f.join("taken") // asked, and silent
+	f.join("taken") // this node gets the question, and does not answer
 	if out, err := f.try(f.path("operator"), "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "silent") {
 		t.Errorf("before operators sign: %v, %s", err, out)
 	}

@@ -20,20 +20,21 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// unstarted are the points at which an agent has written the marker but not started Puppet. After a
-// crash nobody can know whether Puppet has started, so the run is `interrupted` and is not tried
-// again.
+// The list unstarted has the points at which an agent has written the marker but not started
+// Puppet. After a crash nobody can know whether Puppet has started, so the run is `interrupted` and
+// is not tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
-// beside lists the kill points of an agent that are not part of a run. An agent may find that its
-// server is not ready yet. In this case the load of the machine decides whether the agent asks
-// again before the job ends. TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points,
-// because there a job waits for the agent's answer.
+// The list beside has kill points of an agent that this test leaves out, because they are not part
+// of a run. If the server is not ready when the agent asks for its lease, the agent asks again
+// later. The load of the machine decides whether this happens before the job ends.
+// TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because its job waits for
+// the agent's answer.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
-// greeting lists the kill points in a ticket exchange, by the ends of their names. The numbers say
-// how often one exchange passes each point. The start time of the server decides whether an agent
-// exchanges its ticket a second time.
+// The keys of greeting are the ends of the names of the kill points in a ticket exchange. The
+// numbers say how often one exchange passes each point. Whether an agent exchanges its ticket a
+// second time depends on when the server starts.
 var greeting = map[string]int{"agent.ticket": 1, "agent.calls hello": 1, "agent.answered hello": 1, " node.connected": 1, " ticket.json": 2}
 
 // TestKilledAtEveryPoint runs a job once and records every kill point that server and agent pass.
@@ -79,7 +80,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	errs := make([]error, len(cases))
 	var working sync.WaitGroup
 	next := make(chan int)
-	for range 6 { // the workers wait more than they work
+	for range 6 { // six workers at once, because a worker mostly waits
 		working.Go(func() {
 			for i := range next {
 				got[i], errs[i] = cases[i].try(t, tpl)
@@ -150,12 +151,13 @@ type runOutcome struct {
 	Published map[string]tutti.Digest
 	Reads     map[string]tutti.Digest
 	Exports   []string
-	Events    []string // the events of the run, in the log's order
+	Events    []string // the kinds of the run's events, in the log's order
 	Failed    string   // the message of a failure
 	Owed      []string // resources whose refresh the node owes
 }
 
-// interrupted changes an outcome as if the first run had a marker but no process.
+// The function interrupted returns the outcome of a job whose first run had a marker, but whose
+// Puppet never started.
 func interrupted(want outcome) outcome {
 	first := runOutcome{
 		Node: want.Runs[0].Node, Outcome: tutti.Interrupted,
@@ -164,7 +166,7 @@ func interrupted(want outcome) outcome {
 	return outcome{Verdict: tutti.VerdictFailed, Runs: []runOutcome{first}, Values: map[string]string{}, Starts: map[string]int{}}
 }
 
-// outcome executes the job to its end and returns the job's outcome.
+// The method outcome executes the job to its end and returns the job's outcome.
 func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("the job does not end within %s", killDeadline))
 	defer cancel()
@@ -192,7 +194,8 @@ func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	return out, err
 }
 
-// runs fills the outcome from the events of a job. Each event must come once and in a correct order.
+// The method runs fills the outcome from the events of a job. Each event must come once and in a
+// correct order.
 func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event) error {
 	at := map[tutti.RunID]int{}
 	last := uint64(0)
@@ -243,7 +246,7 @@ func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event
 
 func (f *killFleet) record(ctx context.Context, r *runOutcome, result tutti.Result) error {
 	if result.Record == "" && !result.Outcome.Good() {
-		return nil // the run's reads are no longer available
+		return nil // the server has no record of this run
 	}
 	return again(ctx, func() error {
 		rec, err := f.client.RunRecord(ctx, result.Run)

@@ -34,9 +34,9 @@ type killFleet struct {
 	client *httpapi.Client
 	stop   context.CancelFunc
 	group  *errgroup.Group
-	ctx    context.Context // the group's
+	ctx    context.Context // ends when one of the processes ends with an error
 	killed atomic.Bool     // true after the chosen process was killed
-	plan   tutti.PlanName  // empty: deploy
+	plan   tutti.PlanName  // empty for the plan deploy
 }
 
 // These are the names of the fleet's processes, and of their state directories.
@@ -70,8 +70,8 @@ web-01 collect Database
 web-01 read db/ready
 `
 
-// template is the directory of a fleet whose nodes have joined and whose code is pushed. template
-// also has the addresses of the fleet's server.
+// A template has the directory of a fleet whose nodes have joined and whose code is pushed, and the
+// addresses of the fleet's server.
 type template struct{ dir, bus, listen string }
 
 // newServer creates a new server without nodes, and the files of the fleet.
@@ -96,7 +96,7 @@ func newServer(t *testing.T, site string) template {
 	return tpl
 }
 
-// tutti runs a command as the operator and returns its standard output.
+// The method tutti runs a command as the operator and returns its standard output.
 func (tpl template) tutti(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "tutti", args...)
@@ -158,7 +158,7 @@ func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	return f
 }
 
-// copy returns a copy of the template with its own bus.
+// The method copy returns a copy of the template with its own bus.
 func (tpl template) copy(t *testing.T) *killFleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
@@ -195,8 +195,8 @@ func puppetIn(t *testing.T, dir string) {
 	}
 }
 
-// begin starts processes, the server first, and restarts them until the end of the test. The
-// argument env has additional environment variables for the first process of each name.
+// The method begin starts processes, the server first. It restarts them until the end of the test.
+// The argument env has additional environment variables for the first process of each name.
 func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
 	if f.group == nil {
@@ -229,8 +229,8 @@ func (f *killFleet) socket(t *testing.T) string {
 	return path
 }
 
-// supervise restarts a process after its end, like systemd does for a unit. The only expected end
-// is a SIGKILL of the first process.
+// The method supervise restarts a process after its end, like systemd does for a unit. The only
+// expected end is a SIGKILL of the first process.
 func (f *killFleet) supervise(name string, args []string, env string) error {
 	ctx := f.ctx
 	out, err := os.OpenFile(filepath.Join(f.dir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -257,7 +257,7 @@ func (f *killFleet) supervise(name string, args []string, env string) error {
 	}
 }
 
-// end stops the fleet.
+// The method end stops the fleet.
 func (f *killFleet) end(t *testing.T) {
 	t.Helper()
 	f.stop()
@@ -266,8 +266,8 @@ func (f *killFleet) end(t *testing.T) {
 	}
 }
 
-// clear ends the fleet and any remaining Puppets. If the test has failed, clear prints the output
-// of the processes.
+// The method clear ends the fleet and any remaining Puppets. If the test has failed, clear prints
+// the output of the processes.
 func (f *killFleet) clear(t *testing.T) {
 	f.end(t)
 	pids, _ := filepath.Glob(filepath.Join(f.dir, "*", "runs", "*", "pid"))
@@ -296,7 +296,7 @@ func (f *killFleet) clear(t *testing.T) {
 // busy.
 const killDeadline = 3 * time.Minute
 
-// ready waits until the server answers.
+// The method ready waits until the server answers.
 func (f *killFleet) ready(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)
@@ -306,8 +306,8 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// again repeats an action until the server answers. It returns when the action succeeds or is
-// refused.
+// The function again repeats an action while the server is unreachable. It returns when the action
+// succeeds, or when the server refuses the action.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()

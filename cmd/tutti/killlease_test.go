@@ -53,7 +53,8 @@ func TestAnExclusiveJobKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// exclusive starts an exclusive job, waits for its end, and checks the state that the job has left.
+// The method exclusive starts an exclusive job, waits for its end, and checks the state that the
+// job has left.
 func (tpl template) exclusive(t *testing.T, env map[string]string, dies bool) (outcome, error) {
 	t.Helper()
 	f := tpl.fleet(t, env)

@@ -21,16 +21,16 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// rotates lists the points of a CA rotation. How often a process passes some of these points depends on the load of the
-// machine. The test kills the process only at the first passage of such a point.
+// The list rotates has the names of the kill points of a CA rotation. The load of the machine decides how often a
+// process passes some of these points. So the test kills the process only when it passes a point for the first time.
 var rotates = []string{"rotation.json", "bus-names.json", "bus-nodes.jwt", "bus-operator.nk", "bus-log.nk", "ca.key", "ca.crt", "server.key", "server.crt", "ca.rotated", "server.rotates", "server.rotated", "membership.json", "agent.pinned"}
 
-// turned is the part of a rotation's result that must not depend on a kill.
+// A turned value is the part of a rotation's result that must not depend on a kill.
 type turned struct {
-	Phases  []tutti.RotationPhase // of the log
-	Was     int                   // CAs that are gone
+	Phases  []tutti.RotationPhase // the phases in the log
+	Was     int                   // number of CAs that the rotation has removed
 	One     bool                  // only one set is trusted again
-	Pins    map[string]int        // CAs that nodes trust
+	Pins    map[string]int        // number of CAs that each node trusts
 	Behind  int
 	Verdict tutti.Verdict // verdict of a job after the rotation
 }
@@ -70,7 +70,7 @@ func TestARotationKilledAtEveryPoint(t *testing.T) {
 	got, errs := make([]turned, len(cases)), make([]error, len(cases))
 	next := make(chan int)
 	var working sync.WaitGroup
-	for range 4 { // the workers wait more than they work
+	for range 4 { // four workers at once, because a worker mostly waits
 		working.Go(func() {
 			for i := range next {
 				got[i], errs[i] = tpl.turn(t, map[string]string{cases[i].process: killpoint.At + "=" + cases[i].point})
@@ -94,7 +94,7 @@ func TestARotationKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// turn rotates the CA of a copy of the fleet, and returns the state after the rotation.
+// The method turn rotates the CA of a copy of the fleet, and returns the state after the rotation.
 func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	f := tpl.fleet(t, env)
 	defer f.clear(t)
@@ -104,7 +104,7 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch, tutti.RotationFinish} {
 		in := api.RotateCA{Step: step}
 		if step == tutti.RotationFinish {
-			in.LeaveOperators, in.Last = []string{"admin"}, true // who says nothing here
+			in.LeaveOperators, in.Last = []string{"admin"}, true // the operator admin makes no calls in this test
 		}
 		err := again(ctx, func() error { _, err := f.client.RotateCA(ctx, in); return err })
 		if err == nil {
@@ -127,7 +127,7 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	return out, err
 }
 
-// followed waits until every node has followed the rotation and has reported this.
+// The method followed waits until every node has followed the rotation and has reported this.
 func (f *killFleet) followed(ctx context.Context) error {
 	return again(ctx, func() error {
 		r, err := f.client.ShowCARotation(ctx)

@@ -46,7 +46,7 @@ func (w *wire) serve(ctx context.Context, group *errgroup.Group) error {
 			return err
 		}
 		server, err := net.Dial("tcp", w.target)
-		if err != nil { // it starts again
+		if err != nil { // the bus is down, and starts again
 			_ = node.Close()
 			continue
 		}
@@ -82,7 +82,7 @@ func TestLargeResultsArrive(t *testing.T) {
 		report  int
 		breaks  string
 		atMost  int64 // limit of the bytes that the node sends
-		without bool  // the result comes without the report
+		without bool  // the server gets the result without the report
 	}{
 		{"nothing breaks", largeReport, "", largeReport * 11 / 10, false},
 		{"the connection is cut in the middle", largeReport, "connection", largeReport * 12 / 10, false},
@@ -168,7 +168,7 @@ func (f *killFleet) checkReport(ctx context.Context, t *testing.T, without bool)
 		}
 		raw, err := os.ReadFile(filepath.Join(f.dir, dbProcess, "runs", string(b.Result.Run), "report.json"))
 		if err != nil {
-			continue // the other node's
+			continue // a run of the other node
 		}
 		if without {
 			if b.Result.Report != "" || b.Result.Record == "" {

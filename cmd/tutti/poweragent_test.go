@@ -22,13 +22,13 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// powerNode is the node of the agent db as a machine. powerNode has a disk, and all of its
-// processes are in one PID namespace and end together.
+// powerNode plays the machine of the node db. It has a disk. All its processes are in one PID
+// namespace and end together.
 type powerNode struct {
 	fleet  *killFleet
 	disk   *powerfs.FS
-	left   func(*powerfs.FS) powerfs.Image // left returns the content of the disk after a loss of power.
-	passed string                          // passed is the file with the points that the first agent passed.
+	left   func(*powerfs.FS) powerfs.Image // left returns what the disk still has after a loss of power.
+	passed string                          // the file in which the first agent notes its kill points
 	losses int
 }
 
@@ -83,14 +83,14 @@ func TestAnAgentSurvivesLossOfPower(t *testing.T) {
 type powerResult struct {
 	err      error
 	outcome  outcome
-	starts   map[string]int // of Puppet, by run
+	starts   map[string]int // how often Puppet was started, by run
 	atCut    map[string]bool
 	switched bool
-	said     string // by the agent
+	said     string // the output of the agent
 }
 
-// check checks the invariants. No run may start twice, and the agent must not forget anything that
-// was on its disk.
+// The method check checks the invariants. No run may start twice, and the agent must not forget
+// anything that was on its disk.
 func (r powerResult) check(t *testing.T, want outcome) {
 	t.Helper()
 	defer func() {
@@ -123,9 +123,9 @@ func (r powerResult) check(t *testing.T, want outcome) {
 	}
 }
 
-// try runs the job with a loss of power, and then a second job, to check that the agent is not
-// stuck. A zero powerCase runs the job without a loss of power. try returns the steps of the first
-// job.
+// The method try runs the job with a loss of power. Then it runs a second job, to check that the
+// agent still works. With a zero powerCase the first job has no loss of power. The method returns
+// the disk's steps during the first job.
 func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []powerfs.Step) {
 	f := tpl.copy(t)
 	defer f.clear(t)
@@ -155,7 +155,7 @@ func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []pow
 	if out.outcome, out.err = f.outcome(ctx); out.err != nil {
 		return out, nil
 	}
-	out.outcome.Starts = nil // the file of the fake Puppet was also lost
+	out.outcome.Starts = nil // the loss of power also removed the file in which the fake Puppet counts
 	if out.err = n.sent(ctx); out.err != nil {
 		return out, nil
 	}
@@ -179,7 +179,7 @@ func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []pow
 	return out, steps
 }
 
-// sent waits until the agent has recorded that the server has the result.
+// The method sent waits until the agent has recorded that the server has the result.
 func (n *powerNode) sent(ctx context.Context) error {
 	pattern := filepath.Join(n.fleet.dir, dbProcess, "runs", "*", "result.json")
 	return again(ctx, func() error {
@@ -204,7 +204,7 @@ func countStarts(dir, to string) error {
 	return os.WriteFile(ruby, []byte(text), 0o755)
 }
 
-// live keeps the node running, and switches it on again after a loss of power.
+// The method live keeps the node running, and switches it on again after a loss of power.
 func (n *powerNode) live() error {
 	for {
 		again, err := n.boot()
@@ -216,14 +216,14 @@ func (n *powerNode) live() error {
 	}
 }
 
-// machine runs an agent in its own namespaces. machine unmounts the disks of other machines in its
-// copied mount namespace. Otherwise a loss of power on one of these disks would wait for this
-// machine's end.
+// The script machine runs an agent in its own namespaces. It unmounts the disks of other machines
+// in its copied mount namespace. Otherwise these disks would stay in use after a loss of power,
+// until this machine ends.
 const machine = `mount -t proc proc /proc
 for m in $(awk '$3=="fuse.powerfs"{print $2}' /proc/mounts); do [ $m = $PWD/db ] || umount -l $m; done
 exec tutti agent --dir db --root root`
 
-// boot runs the agent until the fleet ends or the power is lost.
+// The method boot runs the agent until the fleet ends or the power is lost.
 func (n *powerNode) boot() (lost bool, err error) {
 	unmount, err := n.disk.Mount(filepath.Join(n.fleet.dir, dbProcess))
 	if err != nil {

@@ -42,7 +42,7 @@ func fakeRuby() {
 		return
 	}
 	if len(os.Args) > 2 && os.Args[len(os.Args)-2] == "--facts" {
-		return // the facts stay unchanged
+		return // the fake has no facts that change
 	}
 	r := &fakeRun{dir: os.Args[len(os.Args)-1], exports: []any{}}
 	if err := r.do(); err != nil {
@@ -68,8 +68,8 @@ type fakeRun struct {
 	exports []any
 	values  []string
 	status  map[string]any // status contains the failed and changed resources.
-	broken  bool           // one failed
-	padding int            // bytes of the report
+	broken  bool           // a resource has failed
+	padding int            // the report has this many additional bytes
 	exit    int
 }
 
@@ -124,7 +124,7 @@ func (r *fakeRun) do() error {
 	return nil
 }
 
-// began reports the run to the agent, and counts the start for the script.
+// The method began reports the run to the agent, and counts the start for the script.
 func (r *fakeRun) began() error {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *fakeRun) parse() error {
 	return nil
 }
 
-// compile sends the questions and exports, and reports whether it failed.
+// The method compile sends the questions and exports, and reports whether it failed.
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
 	for _, s := range r.todo {
@@ -244,7 +244,7 @@ func (r *fakeRun) apply() {
 	}
 }
 
-// owe writes the same events as the module, for a resource that Puppet must refresh.
+// The method owe writes the events that the module writes for a resource that Puppet must refresh.
 func (r *fakeRun) owe(resource string) error {
 	if slices.Contains(r.order.Owed, resource) {
 		r.line("events.jsonl", ask{"event": "refreshed", "resource": resource})
@@ -260,7 +260,7 @@ func (r *fakeRun) owe(resource string) error {
 	return events.Sync()
 }
 
-// hold waits until the file exists or the run's directory was removed.
+// The method hold waits until the file exists or the run's directory was removed.
 func (r *fakeRun) hold(file string) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -288,7 +288,7 @@ func (r *fakeRun) hold(file string) error {
 	}
 }
 
-// became sets the status of a resource, in the form of Puppet 8's reports.
+// The method became sets the status of a resource, in the form of Puppet 8's reports.
 func (r *fakeRun) became(s statement, name string, what, event ask) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	event["time"], event["audited"], event["redacted"] = now, false, nil
@@ -302,7 +302,7 @@ func (r *fakeRun) became(s statement, name string, what, event ask) {
 
 func (r *fakeRun) report() error {
 	status := "changed"
-	r.exit = 2 // as Puppet with --detailed-exitcodes
+	r.exit = 2 // the exit code of Puppet with --detailed-exitcodes
 	if r.broken {
 		status, r.exit = "failed", 6
 	}
@@ -321,7 +321,7 @@ func (r *fakeRun) report() error {
 	return os.Rename(tmp, filepath.Join(r.dir, "report.json"))
 }
 
-// say sends a request to the agent, and repeats it until the agent answers.
+// The method say sends a request to the agent, and repeats it until the agent answers.
 func (r *fakeRun) say(req ask) ask {
 	hello := ask{"op": "hello", "run": r.order.Run, "protocol": 1, "module": "fake", "puppet": "8.0.0", "certname": r.order.Node, "pid": os.Getpid()}
 	for {

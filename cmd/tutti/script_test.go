@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scripts("../../script/cli"))
 }
 
-// scripts returns the scripts of a directory, with all commands that they may use.
+// The function scripts returns the scripts of a directory, with all commands that they may use.
 func scripts(dir string) testscript.Params {
 	return testscript.Params{
 		Dir:                 dir,
@@ -44,7 +44,7 @@ func scripts(dir string) testscript.Params {
 	}
 }
 
-// setup gives a script two free ports and a root directory with a Puppet.
+// The function setup gives a script two free ports and a root directory with a Puppet.
 func setup(env *testscript.Env) error {
 	ruby, err := exec.LookPath("fakeruby")
 	if err != nil {
@@ -102,8 +102,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 const untilDeadline = 3 * time.Minute
 
 // until [PATTERN] COMMAND...: repeats the command. `until` ends when the command succeeds and the
-// output matches. The pattern is written between slashes. Only the command itself shows the state,
-// so the function repeats the command.
+// output matches. The pattern is written between slashes. Nothing signals that the state has
+// changed, so the function repeats the command.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("")
 	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
