@@ -61,7 +61,7 @@ func (st *seat) toDo() bool {
 	}
 }
 
-// The constants are the bounds of a job for each node (DESIGN 6, rule 5).
+// The constants are the bounds of a job for each node.
 const (
 	maxTries = 6  // runs that passed their gate or failed before it
 	maxSame  = 3  // how often a run is tried with the same inputs
