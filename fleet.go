@@ -31,6 +31,9 @@ type Fleet struct {
 	// group has another value. With a SafetyWhenAway of 0 the default counts. With a SafetyWhenAway
 	// of Never nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
+	// RunsEvery is the time between two Puppet runs of observed nodes, unless their group has another value. With a
+	// RunsEvery of 0, the node's puppet.conf says how often Puppet runs.
+	RunsEvery time.Duration `json:"runs_every,omitempty"`
 	// Secrets is nil if the fleet has no secrets.
 	Secrets *SecretRules `json:"secrets,omitempty"`
 }
@@ -45,6 +48,9 @@ const DefaultSafetyWhenAway = 12 * time.Hour
 // AloneOf says what a node does while its server is away. If the node is in several groups, the longest SafetyWhenAway
 // counts.
 func (f Fleet) AloneOf(groups []GroupName) Alone {
+	if why := f.WhyObserved(groups); why != "" {
+		return Alone{Why: why}
+	}
 	longest, said := time.Duration(0), GroupName("")
 	for _, g := range f.Groups {
 		d := g.SafetyWhenAway
@@ -214,6 +220,8 @@ type Group struct {
 	// SafetyWhenAway is the value for the group's nodes. If SafetyWhenAway is 0, the fleet's value
 	// counts.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
+	// RunsEvery is the value for the group's observed nodes. If RunsEvery is 0, the fleet's value counts.
+	RunsEvery time.Duration `json:"runs_every,omitempty"`
 }
 
 // Joined reports whether the nodes' join tokens decide which nodes are in the group.

@@ -3,6 +3,7 @@ package tutti
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Program is the Puppet program with which a node runs.
@@ -13,6 +14,9 @@ type Program string
 const (
 	ProgramApply Program = "apply" // `puppet apply` with the fleet's code
 	ProgramAgent Program = "agent" // `puppet agent` with a catalog of the site's Puppet Server
+	// ProgramObserve is for nodes on which Tutti starts nothing (ADR 0030). Puppet runs there by its daemon, by cron or
+	// by a person. No step and no order has this program.
+	ProgramObserve Program = "observe"
 )
 
 // RunOptions say how Puppet runs in a step.
@@ -35,10 +39,40 @@ type RunOptions struct {
 // ProgramOf returns the program of a node for steps that do not set one. ProgramOf uses the node's first group, in the
 // order of the file, that sets a program. If no group sets a program, ProgramOf returns the fleet's program.
 func (f Fleet) ProgramOf(groups []GroupName) Program {
+	program, _ := f.programOf(groups)
+	return program
+}
+
+// programOf does the same as ProgramOf, and also returns the group that sets the program. The group is empty if the
+// fleet sets the program.
+func (f Fleet) programOf(groups []GroupName) (Program, GroupName) {
 	for _, g := range f.Groups {
 		if g.Program != "" && slices.Contains(groups, g.Name) {
-			return g.Program
+			return g.Program, g.Name
 		}
 	}
-	return cmp.Or(f.Program, ProgramApply)
+	return cmp.Or(f.Program, ProgramApply), ""
+}
+
+// WhyObserved returns why Tutti starts nothing on a node of these groups. WhyObserved returns an empty string if
+// the node is not observed.
+func (f Fleet) WhyObserved(groups []GroupName) string {
+	switch program, by := f.programOf(groups); {
+	case program != ProgramObserve:
+		return ""
+	case by != "":
+		return "the fleet file says `mode: observe` for group " + string(by)
+	}
+	return "the fleet file says `mode: observe`"
+}
+
+// RunsEveryOf returns the time between two Puppet runs of an observed node of these groups. If no group sets this time,
+// RunsEveryOf returns the fleet's time. The result is 0 if nothing sets it; then the node's puppet.conf counts.
+func (f Fleet) RunsEveryOf(groups []GroupName) time.Duration {
+	for _, g := range f.Groups {
+		if g.RunsEvery != 0 && slices.Contains(groups, g.Name) {
+			return g.RunsEvery
+		}
+	}
+	return f.RunsEvery
 }

@@ -57,6 +57,9 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	if last := s.engine.Last(node).Applied; last != nil {
 		environment = cmp.Or(environment, last.Environment)
 	}
+	if has.Program == tutti.ProgramObserve { // nothing may run there
+		return Standing{Need: Nothing}
+	}
 	return s.standing(node, "", s.pushed[environment].Code, has)
 }
 

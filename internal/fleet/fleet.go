@@ -77,7 +77,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	ok := r.mapping(root, "the fleet file", fields{
 		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
 		"environment": func(n *yaml.Node) { code = true; r.environment(n, &fleet.Environment) },
-		"mode":        func(n *yaml.Node) { fleet.Program = r.program(n, "the fleet file") },
+		"mode":        func(n *yaml.Node) { fleet.Program = r.program(n, "the fleet file", true) },
 		"groups":      func(n *yaml.Node) { fleet.Groups = r.groups(n) },
 		"grants":      func(n *yaml.Node) { grants = n },
 		"access":      func(n *yaml.Node) { access = n },
@@ -90,12 +90,13 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"secrets":     func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
 
 		"safety_when_away": func(n *yaml.Node) { fleet.SafetyWhenAway = r.safetyWhenAway(n, "safety_when_away") },
+		"runs_every":       func(n *yaml.Node) { fleet.RunsEvery = r.runsEvery(n, "runs_every") },
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
 	}
-	if fleet.Program == tutti.ProgramAgent && !code {
-		fleet.Environment = tutti.Environment{} // the code is on the Puppet Server
+	if (fleet.Program == tutti.ProgramAgent || fleet.Program == tutti.ProgramObserve) && !code {
+		fleet.Environment = tutti.Environment{} // the code is not Tutti's, for example on the Puppet Server
 	}
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {

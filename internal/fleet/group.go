@@ -81,10 +81,11 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	complete := r.mapping(e.value, what, fields{
 		"nodes":  func(n *yaml.Node) { list = n },
 		"joined": func(n *yaml.Node) { joined = n },
-		"mode":   func(n *yaml.Node) { group.Program = r.program(n, what) },
+		"mode":   func(n *yaml.Node) { group.Program = r.program(n, what, true) },
 		"serial": func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
 
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
+		"runs_every":       func(n *yaml.Node) { group.RunsEvery = r.runsEvery(n, what+": runs_every") },
 	})
 	if list != nil {
 		nodes = r.texts(list, what+": nodes")

@@ -4,32 +4,53 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
 )
 
-// program returns the Puppet program with which nodes run.
-func (r *reader) program(n *yaml.Node, what string) tutti.Program {
+// program returns the Puppet program with which nodes run. Only if the argument `observe` is true, the nodes may be observed.
+func (r *reader) program(n *yaml.Node, what string, observe bool) tutti.Program {
+	known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
+	if observe {
+		known = append(known, string(tutti.ProgramObserve))
+	}
 	word, ok := r.text(n, what+": mode")
-	switch p := tutti.Program(word); {
+	switch {
 	case !ok:
-	case p == tutti.ProgramApply || p == tutti.ProgramAgent:
-		return p
+	case slices.Contains(known, word):
+		return tutti.Program(word)
+	case word == string(tutti.ProgramObserve):
+		r.report(n, "set `mode: observe` on the fleet or on a group", "%s: mode: %q: a step starts runs", what, word)
 	case word == string(tutti.ModeNoop):
 		r.report(n, "add `noop: true` to a run step, or use `tutti run --noop`", "%s: mode: %q", what, word)
 	default:
-		known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
 		r.report(n, r.suggest(word, known), "%s: mode: unknown %q", what, word)
 	}
 	return ""
 }
 
+// The limits of runs_every.
+const (
+	minRunsEvery = time.Minute
+	maxRunsEvery = 31 * 24 * time.Hour
+)
+
+// runsEvery returns the time between two Puppet runs of observed nodes.
+func (r *reader) runsEvery(n *yaml.Node, what string) time.Duration {
+	d := r.duration(n, what)
+	if d != 0 && (d < minRunsEvery || d > maxRunsEvery) {
+		r.report(n, "the time between two runs of cron or of the daemon, like 30m", "%s: %s; allowed are %s to %s", what, Duration(d), Duration(minRunsEvery), Duration(maxRunsEvery))
+	}
+	return d
+}
+
 // runOptionKeys returns the readers for the keys of a run step that are options of Puppet.
 func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	return fields{
-		"mode":        func(n *yaml.Node) { into.Program = r.program(n, "step") },
+		"mode":        func(n *yaml.Node) { into.Program = r.program(n, "step", false) },
 		"environment": func(n *yaml.Node) { into.Environment = r.environmentName(n, "step: environment") },
 		"facts":       func(n *yaml.Node) { into.FreshFacts, into.FactsAhead = r.whichFacts(n) },
 		"noop":        func(n *yaml.Node) { into.Noop = r.isTrue(n, "step: noop") },

@@ -123,6 +123,20 @@ func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	return s.Registry.Fleet.ProgramOf(s.Registry.Groups(n))
 }
 
+// WhyObserved returns why Tutti starts nothing on a node. The text is empty if the node is not observed.
+func (s *State) WhyObserved(name tutti.NodeName) string {
+	n := s.Registry.Nodes[name]
+	if s.Registry.Fleet == nil || n == nil {
+		return ""
+	}
+	return s.Registry.Fleet.WhyObserved(s.Registry.Groups(n))
+}
+
+// Runs reports whether converging may start runs on a node that belongs to a target.
+func (s *State) Runs(target string, name tutti.NodeName) bool {
+	return s.Member(target, name) && s.WhyObserved(name) == ""
+}
+
 // Has returns the inputs of a node's runs: its version of Puppet, and the settings of the fleet file.
 func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	f := s.Fleet()

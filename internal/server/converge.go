@@ -36,7 +36,7 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 	view := converge.View{
 		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen, Silence: d.Opts.Silence,
 		Has:      tx.HasNow,
-		Member:   tx.Member,
+		Member:   tx.Runs,
 		Unjoined: tx.Unjoined,
 		Paused:   tx.PausedOrHeld(),
 		Unnoted:  d.unnoted,

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
@@ -32,8 +34,26 @@ func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
 	if spec.Limit < 0 || spec.MaxFailed < 0 {
 		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: these numbers must not be below 0", spec.Limit, spec.MaxFailed)
 	}
-	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
+	members := tx.Members(spec.Target)
+	if spec.Target != "" && len(members) == 0 {
 		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
 	}
+	if len(members) > 0 && !slices.ContainsFunc(members, func(n tutti.NodeName) bool { return tx.WhyObserved(n) == "" }) {
+		return tx.observed(members[0])
+	}
 	return nil
+}
+
+// NoneObserved refuses nodes on which Tutti starts nothing.
+func (tx *Tx) NoneObserved(nodes []tutti.NodeName) error {
+	for _, n := range nodes {
+		if tx.WhyObserved(n) != "" {
+			return tx.observed(n)
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) observed(n tutti.NodeName) error {
+	return tutti.Errorf(tutti.CodeConflict, "%s is observed, so Tutti starts nothing there: %s", n, tx.WhyObserved(n))
 }

@@ -48,6 +48,10 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		if r == nil || s.Presence.OnTrial(n.Node) {
 			return nil
 		}
+		if why := tx.WhyObserved(n.Node); why != "" && r.ClaimedAt.IsZero() {
+			tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{Run: r.Run, Outcome: tutti.Skipped, Message: "before the node began: " + why}})
+			return nil
+		}
 		if r.ClaimedAt.IsZero() && full != nil {
 			return full
 		}

@@ -157,7 +157,9 @@ func ending(r *engine.Run) string {
 // expects returns what the node can expect from the server next.
 func (tx *tx) expects(node tutti.NodeName) wire.Expectation {
 	switch {
-	case tx.Engine.Expects(node, tx.Member):
+	case tx.WhyObserved(node) != "":
+		return wire.ExpectNothing
+	case tx.Engine.Expects(node, tx.Runs):
 		return wire.ExpectTurn
 	case tx.Fleet().Reaction != nil:
 		return wire.ExpectChange

@@ -54,6 +54,9 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 		if err := tx.MayRun(ctx, startOf(in), body.Plan, in.Mode, nodes); err != nil {
 			return err
 		}
+		if err := tx.NoneObserved(nodes); err != nil {
+			return err
+		}
 		if err := tx.fewUnfinished(ctx); err != nil {
 			return err
 		}
