@@ -40,7 +40,8 @@ const MostExportedMiB = 8
 // Relations are the metaparameters that name other resources on the collecting node.
 var Relations = []string{"before", "notify", "require", "subscribe"}
 
-// steering are the metaparameters of an export that change how the collecting node runs.
+// The variable `steering` are the metaparameters of an export that change how the collecting node
+// runs.
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
 // safeExports lists, for some native types, the parameters that do not give root on the collecting node. With these
@@ -118,7 +119,8 @@ func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	}
 }
 
-// has reports whether the type itself defines a parameter that has the name of a metaparameter.
+// The method `has` reports whether the type itself defines a parameter that has the name of a
+// metaparameter.
 func (g ExportGrant) has(parameter string) bool {
 	return parameter == "alias" && strings.HasPrefix(g.Type, "Nagios_")
 }

@@ -81,8 +81,8 @@ func (h *held) file(name string) string {
 	return "/var/lib/tutti/agent/runs/" + string(h.run) + "/" + name
 }
 
-// ended watches the job to its verdict and returns the run. The run must be the only one of its
-// job, and must have had one launcher.
+// The method `ended` watches the job to its verdict and returns the run. The run must be the only
+// one of its job, and must have had one launcher.
 func (h *held) ended() *engine.Run {
 	h.t.Helper()
 	h.end()
@@ -94,7 +94,7 @@ func (h *held) ended() *engine.Run {
 	return step.Nodes[0].Last()
 }
 
-// later registers a script that runs on a host at the end of the test.
+// The function `later` registers a script that runs on a host at the end of the test.
 func later(t *testing.T, h *lab.Host, script string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -58,7 +58,7 @@ func newBarrier(t *testing.T, h *lab.Host) *barrier {
 	return b
 }
 
-// wait returns when a run waits at the barrier.
+// The method `wait` returns when a run waits at the barrier.
 func (b *barrier) wait() {
 	b.t.Helper()
 	select {
@@ -71,7 +71,7 @@ func (b *barrier) wait() {
 	}
 }
 
-// open lets the run continue.
+// The method `open` lets the run continue.
 func (b *barrier) open() {
 	b.t.Helper()
 	if err := b.in.Close(); err != nil {

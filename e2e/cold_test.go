@@ -176,7 +176,8 @@ func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 		w.seed, first.Runs, first.Compiles, first.Failed, second.Runs, second.Compiles, first.Wall.Seconds(), w.describe(f))
 }
 
-// converge starts the job while all agents are down, and then starts each agent after its delay.
+// The method `converge` starts the job while all agents are down, and then starts each agent after
+// its delay.
 func (w weather) converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	if w.kill {
@@ -203,7 +204,7 @@ func (w weather) converge(t *testing.T, f *stage.LabFleet) *job {
 	return j.end()
 }
 
-// converge starts a job that converges all nodes of a fleet.
+// The function `converge` starts a job that converges all nodes of a fleet.
 func converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	id, err := f.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})

@@ -47,7 +47,7 @@ node = certificate("/CN=#{name}", key[:node], 2, [], '/CN=ca')
 end
 `
 
-// clear removes files of earlier tests, and the lock.
+// The function `clear` removes files of earlier tests, and the lock.
 func clear(t *testing.T, h *lab.Host, path string) {
 	t.Helper()
 	sh(t, h, "mkdir -p $(dirname "+path+"); rm -f /run/e2e-* "+path)

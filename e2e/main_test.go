@@ -259,7 +259,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	within(t, time.Minute, what, holds)
 }
 
-// within is like eventually, with another time limit.
+// The function `within` is like eventually, with another time limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -284,7 +284,8 @@ func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	}
 }
 
-// write writes the files for the function `push` into a directory, and returns the directory.
+// The function `write` writes the files for the function `push` into a directory, and returns the
+// directory.
 func write(t *testing.T, fleetFile, site string, more ...map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -328,8 +329,8 @@ const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")
 
-// until watches the job, and returns after the first event for which the condition holds, or at the
-// end of the job. If the server restarts, the function waits for the server.
+// The method `until` watches the job, and returns after the first event for which the condition
+// holds, or at the end of the job. If the server restarts, the function waits for the server.
 func (j *job) until(holds func(api.Watched) bool) *job {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))
@@ -356,7 +357,7 @@ func (j *job) until(holds func(api.Watched) bool) *job {
 	}
 }
 
-// end watches the job to its verdict.
+// The method `end` watches the job to its verdict.
 func (j *job) end() *job {
 	j.t.Helper()
 	j.until(nil)
@@ -372,7 +373,7 @@ func execute(t *testing.T, plan tutti.PlanName, mode tutti.Mode) *job {
 	return start(t, fleet, plan, mode).end()
 }
 
-// last returns the last run of a node in a step.
+// The method `last` returns the last run of a node in a step.
 func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
 	j.t.Helper()
 	for _, n := range j.Step(step).Nodes {
@@ -384,8 +385,8 @@ func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
 	return nil
 }
 
-// expect fails unless the run ended with this outcome and reason, and the message contains the
-// text.
+// The method `expect` fails unless the run ended with this outcome and reason, and the message
+// contains the text.
 func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, says string) {
 	j.t.Helper()
 	got := tutti.Result{Outcome: r.Outcome()}

@@ -49,8 +49,8 @@ const (
 	site  = "/manifests/site.pp"
 )
 
-// fill returns a command that mounts a small full disk over a directory. The function `empty`
-// returns the command that unmounts this disk.
+// The function `fill` returns a command that mounts a small full disk over a directory. The
+// function `empty` returns the command that unmounts this disk.
 func fill(dir string) string {
 	return "mount -t tmpfs -o size=64k none " + dir + "; " + stuff(dir)
 }
@@ -127,7 +127,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// good starts a run on a node that has nothing to change.
+// The function `good` starts a run on a node that has nothing to change.
 func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	t.Helper()
 	sh(t, host(t, string(node)), "rm -f /run/e2e-*")
@@ -138,7 +138,7 @@ func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	return r
 }
 
-// only takes a job with a single run, and returns the result of this run.
+// The function `only` takes a job with a single run, and returns the result of this run.
 func only(j *job) tutti.Result {
 	j.t.Helper()
 	r := j.Steps[0].Nodes[0].Last()

@@ -14,9 +14,9 @@ import (
 // name of one of Puppet's own features.
 const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
 
-// plugins checks a plugin that replaces one of Puppet's files and belongs to no type. The plugin
-// comes with the same run that must use it. Before the run has a catalog, it starts again as a cold
-// process. The server sees only one run.
+// The method `plugins` checks a plugin that replaces one of Puppet's files and belongs to no type.
+// The plugin comes with the same run that must use it. Before the run has a catalog, it starts
+// again as a cold process. The server sees only one run.
 func (s *puppetSite) plugins(t *testing.T) {
 	const word = "the libuser of the module"
 	first := s.web[0]

@@ -107,7 +107,7 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 			t.Errorf("%s (%s): runs of %q, want %s with %q", j.Verdict, j.Message, nodes, verdict, want)
 		}
 	}
-	// late watches a job until proxy-01 was stopped twice because PuppetDB was late.
+	// The function `late` watches a job until proxy-01 was stopped twice because PuppetDB was late.
 	late := func(j *job) *job {
 		return j.until(func(api.Watched) bool {
 			stops := 0

@@ -109,7 +109,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 	})
 }
 
-// remove cuts the power of hosts and removes their nodes from the fleet.
+// The method `remove` cuts the power of hosts and removes their nodes from the fleet.
 func (s *puppetSite) remove(t *testing.T, nodes []string) {
 	t.Helper()
 	for _, h := range s.part(t, nodes...).Nodes {

@@ -157,7 +157,7 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// seal runs a command that seals a secret.
+// The function `seal` runs a command that seals a secret.
 func seal(t *testing.T, f *stage.LabFleet, secret string, args ...string) {
 	t.Helper()
 	if said, err := sealed(t, f, secret, args...); err != nil || !strings.HasPrefix(said, "sealed ") {
@@ -165,7 +165,8 @@ func seal(t *testing.T, f *stage.LabFleet, secret string, args ...string) {
 	}
 }
 
-// sealed runs a command that reads a secret from standard input, and returns the output of the command.
+// The function `sealed` runs a command that reads a secret from standard input, and returns the output
+// of the command.
 func sealed(t *testing.T, f *stage.LabFleet, secret string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)

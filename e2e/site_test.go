@@ -56,8 +56,8 @@ func newSite(t *testing.T, spec siteSpec) *puppetSite {
 	return s
 }
 
-// manifest writes the manifest of the site on the Puppet Server. The manifest contains one file for
-// each node, and the given text.
+// The method `manifest` writes the manifest of the site on the Puppet Server. The manifest contains
+// one file for each node, and the given text.
 func (s *puppetSite) manifest(t *testing.T, more string) {
 	t.Helper()
 	const dir = "/etc/puppet/code/environments/production/manifests"
@@ -83,7 +83,7 @@ func convergeOn(t *testing.T, f *stage.LabFleet, target string) *job {
 	return &job{id: id, t: t, f: f}
 }
 
-// part returns the fleet with only some of its nodes.
+// The method `part` returns the fleet with only some of its nodes.
 func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	t.Helper()
 	f := *s.LabFleet
@@ -98,7 +98,7 @@ func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	return &f
 }
 
-// join lets further hosts of the site join.
+// The method `join` lets further hosts of the site join.
 func (s *puppetSite) join(t *testing.T, hosts ...*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -123,7 +123,7 @@ func (s *puppetSite) setFleet(t *testing.T, text string) {
 	}
 }
 
-// set stores the value of a key, as an operator does.
+// The method `set` stores the value of a key, as an operator does.
 func (s *puppetSite) set(t *testing.T, key, value string) {
 	t.Helper()
 	if err := s.Client.SetValue(t.Context(), key, []byte(value)); err != nil {

@@ -97,7 +97,7 @@ func TestSwiftPower(t *testing.T) {
 	}
 }
 
-// power cuts a host's power and boots the host again.
+// The function `power` cuts a host's power and boots the host again.
 func power(t *testing.T, h *lab.Host) {
 	t.Helper()
 	if err := h.Kill(t.Context()); err != nil {

@@ -149,7 +149,8 @@ func newTruth(t *testing.T, f *stage.LabFleet, c *clocks, seed uint64) *truth {
 	return w
 }
 
-// draw chooses the hosts that are nodes. Other hosts leave the fleet, and missing hosts join it.
+// The method `draw` chooses the hosts that are nodes. Other hosts leave the fleet, and missing
+// hosts join it.
 func (w *truth) draw() {
 	w.t.Helper()
 	w.names = slices.Clone(truthHosts)
@@ -319,7 +320,8 @@ func (w *truth) push() {
 	}
 }
 
-// round changes the fleet, usually converges it, and checks whether the nodes that the server calls good are good.
+// The method `round` changes the fleet, usually converges it, and checks whether the nodes that the server calls
+// good are good.
 func (w *truth) round() {
 	w.rounds++
 	if (!w.granted || len(w.out) > 0) && w.rnd.IntN(2) == 0 { // a node that exports is not good without its grant
@@ -354,7 +356,7 @@ func (w *truth) say(what string) {
 	w.t.Logf("round %d: %s", w.rounds, what)
 }
 
-// do makes one change in the fleet.
+// The method `do` makes one change in the fleet.
 func (w *truth) do() {
 	t, ctx := w.t, w.t.Context()
 	must := func(err error) {
@@ -465,7 +467,7 @@ func (w *truth) state(name string) api.NodeState {
 	return d.Standing.State
 }
 
-// connected waits until all nodes are connected.
+// The method `connected` waits until all nodes are connected.
 func (w *truth) connected() {
 	w.t.Helper()
 	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
@@ -476,7 +478,8 @@ func (w *truth) connected() {
 	})
 }
 
-// look starts a noop run on each node that the server calls good, and checks the results.
+// The method `look` starts a noop run on each node that the server calls good, and checks the
+// results.
 func (w *truth) look() {
 	w.t.Helper()
 	w.connected()
@@ -528,7 +531,8 @@ func (w *truth) look() {
 // truthFile accumulates the results of TestTruth in deep tests.
 const truthFile = "../docs/truth.md"
 
-// note adds a row to the file if this is a deep test, and computes the sum of all rows.
+// The method `note` adds a row to the file if this is a deep test, and computes the sum of all
+// rows.
 func (w *truth) note(seed uint64) {
 	if os.Getenv("E2E_DEEP") == "" {
 		return

@@ -91,7 +91,7 @@ func clockedProgram(t *testing.T) string {
 	return program
 }
 
-// output runs a command on this machine and returns what it printed.
+// The function `output` runs a command on this machine and returns what it printed.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).Output()
@@ -121,8 +121,8 @@ func newClocks(t *testing.T, running *lab.Running) *clocks {
 	return &clocks{settings: map[string]string{}, wrong: map[string]time.Duration{}}
 }
 
-// set sets the clock of a host. The clock is then ahead of the right time by this duration. The method returns when the
-// clock is set.
+// The method `set` sets the clock of a host. The clock is then ahead of the right time by this duration. The method
+// returns when the clock is set.
 func (c *clocks) set(t *testing.T, h *lab.Host, ahead time.Duration) {
 	t.Helper()
 	from := time.Now().Add(clockSoon)
@@ -142,8 +142,8 @@ func (c *clocks) set(t *testing.T, h *lab.Host, ahead time.Duration) {
 
 var clockOffRE = regexp.MustCompile(`the clock here is -?(479h59m|480h0m)\d+s off`)
 
-// check fails the test if the programs on the hosts do not have the clocks that are set. At this moment, all clocks are
-// behind by clocksBegin.
+// The method `check` fails the test if the programs on the hosts do not have the clocks that are set. At this moment,
+// all clocks are behind by clocksBegin.
 func (c *clocks) check(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	h := f.Nodes[0]

@@ -81,7 +81,7 @@ func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 // secondsRE matches the text with which Puppet reports its own time.
 var secondsRE = regexp.MustCompile(`in [0-9.]+ seconds$`)
 
-// passing lists those keys of a report whose values differ in every run.
+// The variable `passing` lists those keys of a report whose values differ in every run.
 var passing = []string{"time", "transaction_uuid", "job_id", "catalog_uuid", "configuration_version", "evaluation_time"}
 
 // leftBy returns the catalog and the report that a run has left. Catalog and report must not depend
@@ -115,7 +115,7 @@ func leftBy(t *testing.T, h *lab.Host, run tutti.RunID) map[string]any {
 	return out
 }
 
-// lasting removes the changing keys from a report.
+// The function `lasting` removes the changing keys from a report.
 func lasting(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

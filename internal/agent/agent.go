@@ -388,7 +388,7 @@ func (a *Agent) sendBeat(stopping bool) {
 	}
 }
 
-// claims asks the server for work whenever there may be work, and does the work.
+// The method `claims` asks the server for work whenever there may be work, and does the work.
 func (a *Agent) claims(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -523,7 +523,8 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	return claimed, a.saw(claimed.Position)
 }
 
-// call asks the server and decodes its answer. The answer may be empty only if T is the empty struct.
+// The function `call` asks the server and decodes its answer. The answer may be empty only if T is
+// the empty struct.
 func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	var out T
 	raw, err := json.Marshal(in)
@@ -540,8 +541,8 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)
 }
 
-// call sends a request to the server and waits for the answer as long as the
-// agent's patience lasts.
+// The method `call` sends a request to the server and waits for the answer as long as the agent's
+// patience lasts.
 func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
 	defer cancel()

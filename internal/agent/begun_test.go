@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// tampered changes each answer to a claim, so that the server looks like one whose log
+// The method `tampered` changes each answer to a claim, so that the server looks like one whose log
 // went back.
 func (l *lab) tampered(change func(*wire.Claimed)) {
 	l.line.alter = func(op string, reply []byte) []byte {
@@ -117,7 +117,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 	}
 }
 
-// troubled waits until the node reports a trouble with this text.
+// The method `troubled` waits until the node reports a trouble with this text.
 func (l *lab) troubled(says string) {
 	l.t.Helper()
 	l.line.wait("the trouble "+says, func() bool { return strings.Contains(l.view().Trouble, says) })

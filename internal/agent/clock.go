@@ -39,8 +39,8 @@ func (a *Agent) tick() tutti.Clock {
 	return clock
 }
 
-// sees sets the run's clock when the agent sees a run without an order. The method returns how long
-// ago the run began. The method returns 0 if the node's clock cannot tell.
+// The method `sees` sets the run's clock when the agent sees a run without an order. The method
+// returns how long ago the run began. The method returns 0 if the node's clock cannot tell.
 func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	run.Result.Clock = a.tick()
 	now := time.Now()
@@ -72,7 +72,7 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	return f
 }
 
-// forgets drops the note about a run that has left the outbox.
+// The method `forgets` drops the note about a run that has left the outbox.
 func (a *Agent) forgets(run tutti.RunID) {
 	a.clockMu.Lock()
 	defer a.clockMu.Unlock()

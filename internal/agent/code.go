@@ -39,7 +39,7 @@ type codeStore struct {
 // keepCode is how many trees stay in addition to the linked ones.
 const keepCode = 2
 
-// ensured is the code of an order, complete on this node.
+// The type `ensured` is the code of an order, complete on this node.
 type ensured struct {
 	environments string       // the directory with the links
 	said         tutti.Signed // the signed statement about the code
@@ -121,8 +121,8 @@ func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error 
 
 func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
 
-// intact reports whether the tree exists and equals its manifest, byte by byte. Puppet runs the tree's
-// code as root.
+// The method `intact` reports whether the tree exists and equals its manifest, byte by byte. Puppet
+// runs the tree's code as root.
 func (c *codeStore) intact(code tutti.Digest) bool {
 	m, err := c.kept(code)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *codeStore) intact(code tutti.Digest) bool {
 	return true
 }
 
-// kept returns the manifest of a tree that is on this node.
+// The method `kept` returns the manifest of a tree that is on this node.
 func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	var m tutti.CodeManifest
 	name := c.tree(code) + ".manifest"
@@ -204,8 +204,9 @@ func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti
 	return durable.SyncDir(filepath.Dir(final))
 }
 
-// ask requests the signed statement about the order's code, and checks everything. The order must name the digest, an
-// operator must have signed the code, and the code must not be older than code that this node has begun.
+// The method `ask` requests the signed statement about the order's code, and checks everything. The order must name
+// the digest, an operator must have signed the code, and the code must not be older than code that this node has
+// begun.
 func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
 	var in tutti.SignedCode
 	ask, err := json.Marshal(wire.CodeGet{Run: order.Run, Code: order.Code})
@@ -241,8 +242,8 @@ func readManifest(raw []byte) (tutti.CodeManifest, error) {
 	return m, m.Validate()
 }
 
-// place writes one file of the tree. The method copies the content from an older tree if
-// an older tree has the file.
+// The method `place` writes one file of the tree. The method copies the content from an older tree
+// if an older tree has the file.
 func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f tutti.CodeFile, had map[tutti.Digest]string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -291,7 +292,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	return out
 }
 
-// link makes the environment's name lead to the order's tree. The method replaces the
+// The method `link` makes the environment's name lead to the order's tree. The method replaces the
 // link by rename.
 func (c *codeStore) link(links string, order tutti.Order) error {
 	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, order.Environment)
@@ -310,8 +311,8 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	return durable.SyncDir(links)
 }
 
-// collect removes the trees to which no environment links, and the half-built trees of an agent that
-// was killed. The method keeps the tree that is needed, and the latest trees.
+// The method `collect` removes the trees to which no environment links, and the half-built trees of
+// an agent that was killed. The method keeps the tree that is needed, and the latest trees.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {

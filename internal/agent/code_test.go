@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// push pushes code with these files to the server. A value that begins with `->` is a link. A value
-// that begins with `#!` is an executable file.
+// The method `push` pushes code with these files to the server. A value that begins with `->` is a
+// link. A value that begins with `#!` is an executable file.
 func (l *lab) push(files map[string]string) tutti.CodePushed {
 	l.t.Helper()
 	return l.pushAs(files, servertest.Sign)

@@ -48,7 +48,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	return l, nil
 }
 
-// compiles answers the Puppet Server's questions until ctx ends.
+// The method `compiles` answers the Puppet Server's questions until ctx ends.
 func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	logger := a.opts.Logger
 	accept(ctx, l, logger, func(conn net.Conn) {
@@ -162,7 +162,7 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// compiled sends the server what the compile has read and what it exports.
+// The method `compiled` sends the server what the compile has read and what it exports.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
 	// The server does not need the places in the code.
 	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports}

@@ -105,7 +105,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 	}
 }
 
-// look begins a collection if one is due, and reads the result of a collection that
+// The method `look` begins a collection if one is due, and reads the result of a collection that
 // has ended.
 func (f *factsWatch) look(now time.Time) {
 	dir := f.lastWithFacts()
@@ -141,8 +141,8 @@ func (f *factsWatch) look(now time.Time) {
 	}
 }
 
-// written reports whether the files have changed since the last collection. Modules and external data may consist of
-// many files. The method therefore looks at files for at most a fiftieth of the time.
+// The method `written` reports whether the files have changed since the last collection. Modules and external data
+// may consist of many files. The method therefore looks at files for at most a fiftieth of the time.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false
@@ -174,7 +174,7 @@ func (f *factsWatch) lastWithFacts() string {
 	return ""
 }
 
-// tell reports the present facts to the server, unless the server already has them.
+// The method `tell` reports the present facts to the server, unless the server already has them.
 func (f *factsWatch) tell(ctx context.Context) error {
 	if f.now.Facts == "" || f.running() || !hasFile(f.dir, sentFile) || f.toldOf == f.dir && f.told == f.now.Facts {
 		return nil

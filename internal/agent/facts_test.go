@@ -43,7 +43,7 @@ func (f *facter) Collected(dir string) (agent.FactsNow, error) {
 	return f.found, nil
 }
 
-// collected waits for the next collection.
+// The method `collected` waits for the next collection.
 func (f *facter) collected(t *testing.T) {
 	t.Helper()
 	select {

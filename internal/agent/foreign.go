@@ -42,13 +42,13 @@ const (
 	reportFile = "report.json"
 )
 
-// seen is the content of seenFile.
+// The type `seen` is the content of seenFile.
 type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a later restore of
-// the server from a backup may lose the report.
+// The type `heard` is a foreign run in the outbox. The run stays there after the agent has reported it, because a later
+// restore of the server from a backup may lose the report.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
@@ -61,8 +61,8 @@ type heard struct {
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
 
-// untold reports whether the agent must report the run to a server of this epoch. For a server of
-// release 0.2.0, the epoch is unknown and its number is zero.
+// The method `untold` reports whether the agent must report the run to a server of this epoch. For
+// a server of release 0.2.0, the epoch is unknown and its number is zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
@@ -153,15 +153,15 @@ type watch struct {
 	file    string
 	conf    string // a change of this file rings the bell, too
 	failed  bool   // the last look could not be completed
-	// leaves reports whether our run in a directory leaves its report in this file.
+	// The field `leaves` reports whether our run in a directory leaves its report in this file.
 	leaves func(dir string) bool
 
-	// done is the place up to which the agent has dealt with all reports.
+	// The field `done` is the place up to which the agent has dealt with all reports.
 	done  place
 	since time.Time // the time when the last undisturbed look began
 	last  tutti.RunID
 	noted bool // last is also on disk
-	// read contains the runs whose reports the agent has read after the place `done`.
+	// The field `read` contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
 	// ours are our runs whose reports count as arrived. The agent has not read the reports of the
 	// runs in `assumed`, which are also in `ours`.
@@ -171,7 +171,7 @@ type watch struct {
 // noReport is the id of a report that cannot be read.
 const noReport tutti.RunID = "unreadable"
 
-// open begins to watch.
+// The method `open` begins to watch.
 func (w *watch) open() error {
 	reports, err := newReportWatch(filepath.Join(w.foreignDir(), markFile+w.name), w.bell)
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *watch) close() {
 	}
 }
 
-// begin continues where the previous agent ended.
+// The method `begin` continues where the previous agent ended.
 func (w *watch) begin() {
 	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile+w.name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -253,8 +253,8 @@ func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// reach watches the directories of the report file and returns the place up to which it
-// has read the events.
+// The method `reach` watches the directories of the report file and returns the place up to which
+// it has read the events.
 func (w *watch) reach(ctx context.Context) (place, error) {
 	for range looks {
 		others, err := w.reports.follow(w.file, w.conf)
@@ -269,7 +269,7 @@ func (w *watch) reach(ctx context.Context) (place, error) {
 	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s changed while the agent looked at them", w.file)
 }
 
-// sight reads the present report.
+// The method `sight` reads the present report.
 func (w *watch) sight(ctx context.Context) (sighting, error) {
 	run, report, err := w.opts.Witness.LastReport(ctx, w.opts.Node, w.file)
 	switch {
@@ -282,8 +282,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts the foreign runs of `found` into the outbox unless they are in it already. Before the
-// run `unwatched`, other runs may have ended unseen.
+// The method `take` puts the foreign runs of `found` into the outbox unless they are in it already.
+// Before the run `unwatched`, other runs may have ended unseen.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -299,8 +299,9 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 	return heard, nil
 }
 
-// settle completes a look during which no report arrived. The argument `last` is the present report. The method writes
-// its findings to disk before it updates the watch. If writing fails, the next look therefore finds them again.
+// The method `settle` completes a look during which no report arrived. The argument `last` is the present report. The
+// method writes its findings to disk before it updates the watch. If writing fails, the next look therefore finds them
+// again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
 	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
@@ -338,8 +339,8 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// unseen returns the reason to believe that no look has read the report of some ended run. The reason is empty if all
-// reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
+// The method `unseen` returns the reason to believe that no look has read the report of some ended run. The reason is
+// empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
@@ -375,7 +376,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 	return why, passed
 }
 
-// left returns our runs that are known to have left a report in this file.
+// The method `left` returns our runs that are known to have left a report in this file.
 func (w *watch) left() []tutti.RunID {
 	dirs, err := w.runDirs()
 	if err != nil {
@@ -456,7 +457,7 @@ func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error)
 	}, report, err
 }
 
-// hear puts a run into the outbox.
+// The method `hear` puts a run into the outbox.
 func (a *Agent) hear(run tutti.Foreign, report []byte) error {
 	a.hearing.Lock()
 	defer a.hearing.Unlock()

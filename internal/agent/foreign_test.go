@@ -96,7 +96,7 @@ func (w *witness) LastReport(_ context.Context, _ tutti.NodeName, file string) (
 	return out, raw, nil
 }
 
-// seen waits until the agent has looked n times.
+// The method `seen` waits until the agent has looked n times.
 func (w *witness) seen(n int) {
 	for {
 		w.mu.Lock()
@@ -115,7 +115,7 @@ func (w *witness) count() int {
 	return w.looks
 }
 
-// leave writes text to the report file by rename, as Puppet does.
+// The method `leave` writes text to the report file by rename, as Puppet does.
 func (w *witness) leave(t *testing.T, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -141,8 +141,8 @@ func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	}
 }
 
-// taken waits until the agent has handled the report, with or without success. One look sees the
-// report. When the look after that has begun, the report counts as handled.
+// The method `taken` waits until the agent has handled the report, with or without success. One
+// look sees the report. When the look after that has begun, the report counts as handled.
 func (w *witness) taken(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -169,8 +169,8 @@ func foreignID(i int) tutti.RunID {
 	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
 }
 
-// quiet waits until the agent has reported everything that it has seen and can report. The agent
-// has done this when two more looks have begun.
+// The method `quiet` waits until the agent has reported everything that it has seen and can report.
+// The agent has done this when two more looks have begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -179,7 +179,7 @@ func (l *lab) quiet(w *witness) {
 	}
 }
 
-// told returns the foreign runs in the log.
+// The method `told` returns the foreign runs in the log.
 func (l *lab) told() []tutti.RunID {
 	var out []tutti.RunID
 	for _, e := range l.fleet.Events() {
@@ -190,7 +190,7 @@ func (l *lab) told() []tutti.RunID {
 	return out
 }
 
-// untold returns the runs in the agent's outbox that no server has taken.
+// The method `untold` returns the runs in the agent's outbox that no server has taken.
 func (l *lab) untold() []tutti.RunID {
 	l.t.Helper()
 	files, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
@@ -213,7 +213,7 @@ func (l *lab) untold() []tutti.RunID {
 	return out
 }
 
-// knows waits until the agent has noted the epoch of its server.
+// The method `knows` waits until the agent has noted the epoch of its server.
 func (l *lab) knows(epoch uint64) {
 	l.t.Helper()
 	l.line.wait(fmt.Sprintf("a claim that is answered in epoch %d", epoch), func() bool {
@@ -416,7 +416,7 @@ func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l.wantTold(foreignID(0))
 }
 
-// restored implements writer.Epochs for a restored server that begins this epoch.
+// The type `restored` implements writer.Epochs for a restored server that begins this epoch.
 type restored uint64
 
 func (r restored) Last() (tutti.Epoch, uint64) { return tutti.Epoch{}, uint64(r) }

@@ -167,7 +167,7 @@ func (x *exchange) due() {
 	}
 }
 
-// leave ends all waits, because the agent ends and makes no further exchange.
+// The method `leave` ends all waits, because the agent ends and makes no further exchange.
 func (x *exchange) leave() {
 	x.mu.Lock()
 	x.left, x.cut = true, x.ended != nil
@@ -185,7 +185,7 @@ func (x *exchange) end() {
 	x.count++
 }
 
-// wait waits until no exchange is due, and returns the number of ended exchanges.
+// The method `wait` waits until no exchange is due, and returns the number of ended exchanges.
 func (x *exchange) wait(ctx context.Context) (int, error) {
 	for {
 		x.mu.Lock()

@@ -55,8 +55,9 @@ type leaseholder struct {
 	said  tutti.LeaseReport // the last report
 }
 
-// leases serves exclusive jobs until ctx ends. If the node is held at that time, it stays held until
-// the next agent starts. The next agent first computes how long the lease still lasts.
+// The method `leases` serves exclusive jobs until ctx ends. If the node is held at that time, it
+// stays held until the next agent starts. The next agent first computes how long the lease still
+// lasts.
 func (a *Agent) leases(ctx context.Context) {
 	if a.opts.Switch == nil {
 		return
@@ -86,9 +87,9 @@ func (a *Agent) leases(ctx context.Context) {
 	}
 }
 
-// load takes over the lease of an earlier agent. The method computes the remaining time of the
-// lease by the node's clock, which somebody may have changed. The remaining time is therefore
-// limited to one full lease.
+// The method `load` takes over the lease of an earlier agent. The method computes the remaining
+// time of the lease by the node's clock, which somebody may have changed. The remaining time is
+// therefore limited to one full lease.
 func (l *leaseholder) load() {
 	note, err := readSealed[leaseNote](l.leaseFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +138,7 @@ func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	}
 }
 
-// report sends the report to the server. The method waits at most until the end of the
+// The method `report` sends the report to the server. The method waits at most until the end of the
 // lease, because the agent must not miss this end.
 func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tutti.LeaseOrder, error) {
 	if l.note != nil {
@@ -152,8 +153,8 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 	return order, err
 }
 
-// stand reports the state of the node. If a run of the job has Puppet's lock, the node does not count
-// as busy. The agent recognizes such a run by its directory, also after a restart.
+// The method `stand` reports the state of the node. If a run of the job has Puppet's lock, the node
+// does not count as busy. The agent recognizes such a run by its directory, also after a restart.
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
@@ -207,8 +208,8 @@ func (l *leaseholder) message() string {
 	return l.note.Message
 }
 
-// obey does what the server wants. The method returns true if there is something new to
-// report.
+// The method `obey` does what the server wants. The method returns true if there is something new
+// to report.
 func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) (bool, error) {
 	mine := l.note != nil && l.note.Job == order.Job
 	switch {
@@ -226,7 +227,7 @@ func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return false, nil
 }
 
-// hold notes the lease, then disables Puppet if Puppet is not disabled yet.
+// The method `hold` notes the lease, then disables Puppet if Puppet is not disabled yet.
 func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) error {
 	note := leaseNote{Job: order.Job, Message: order.Message, Length: order.Length, Expires: sent.Add(order.Length).UTC()}
 	if report.Ours {
@@ -252,7 +253,7 @@ func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return err
 }
 
-// release enables Puppet if the method `hold` has disabled Puppet.
+// The method `release` enables Puppet if the method `hold` has disabled Puppet.
 func (l *leaseholder) release() error {
 	if err := l.opts.Switch.Unhold(l.note.Message); err != nil {
 		l.setLeaseTrouble(tutti.Wrap(tutti.CodeUnavailable, err, "job %s no longer holds the node, and Puppet cannot be enabled", l.note.Job))
@@ -272,7 +273,7 @@ func (l *leaseholder) forget() error {
 	return durable.SyncDir(l.opts.Dir)
 }
 
-// expire ends a lease that was not renewed in time.
+// The method `expire` ends a lease that was not renewed in time.
 func (l *leaseholder) expire() error {
 	if l.note == nil || time.Now().Before(l.until) {
 		return nil

@@ -144,7 +144,7 @@ func (s *leaseServer) OnRing(f func(string, []byte)) error {
 func (s *leaseServer) OnConnect(func()) {}
 func (s *leaseServer) SetTicket(string) {}
 
-// wants changes what the server wants and rings the agent.
+// The method `wants` changes what the server wants and rings the agent.
 func (s *leaseServer) wants(want tutti.LeaseWant) {
 	s.mu.Lock()
 	s.want = want
@@ -182,7 +182,7 @@ func newHolder(t *testing.T) *holder {
 	return h
 }
 
-// start starts an agent with the state that the previous agent has left.
+// The method `start` starts an agent with the state that the previous agent has left.
 func (h *holder) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -284,7 +284,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	}
 }
 
-// ahead changes the note as if the agent had written it while the clock was ahead.
+// The method `ahead` changes the note as if the agent had written it while the clock was ahead.
 func (h *holder) ahead(by time.Duration) {
 	h.t.Helper()
 	if by == 0 {

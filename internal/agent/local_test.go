@@ -17,10 +17,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serves is the option that lets root on the machine begin runs.
+// The function `serves` is the option that lets root on the machine begin runs.
 func serves(o *agent.Options) { o.ServeLocal = true }
 
-// alone returns the content of the node's AloneFile.
+// The method `alone` returns the content of the node's AloneFile.
 func (l *lab) alone() agent.Alone {
 	l.t.Helper()
 	known, err := agent.ReadAlone(l.dir)
@@ -30,7 +30,7 @@ func (l *lab) alone() agent.Alone {
 	return known
 }
 
-// await waits until a local run has ended and is in the outbox.
+// The method `await` waits until a local run has ended and is in the outbox.
 func (l *lab) await(run tutti.RunID) tutti.Result {
 	l.t.Helper()
 	var ended *tutti.Result
@@ -45,7 +45,7 @@ func (l *lab) await(run tutti.RunID) tutti.Result {
 	return *ended
 }
 
-// asked begins a local run in the way that a person does.
+// The method `asked` begins a local run in the way that a person does.
 func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 	l.t.Helper()
 	run, err := agent.AskLocal(l.t.Context(), l.dir, mode)
@@ -55,7 +55,7 @@ func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 	return run
 }
 
-// served starts an agent and waits until the server has answered the agent's claim.
+// The method `served` starts an agent and waits until the server has answered the agent's claim.
 func (l *lab) served() {
 	l.t.Helper()
 	before := len(l.line.payloads(wire.OpClaim))

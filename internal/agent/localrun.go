@@ -196,7 +196,8 @@ func (a *Agent) puppetOf(dir string) string {
 	return book.greeted().Puppet
 }
 
-// unpublished returns the first keys that a local run would have published or withdrawn.
+// The function `unpublished` returns the first keys that a local run would have published or
+// withdrawn.
 func unpublished(dir string) []string {
 	book, err := openBook(dir)
 	if err != nil {

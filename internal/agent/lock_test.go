@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// locked returns a lock file that belongs to another process.
+// The function `locked` returns a lock file that belongs to another process.
 func locked(t *testing.T) (path string, owner *exec.Cmd) {
 	t.Helper()
 	owner = exec.Command("sleep", "600")

@@ -30,7 +30,7 @@ const (
 // These files are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// ended is the content of result.json. The file contains the result, and the digests of
+// The type `ended` is the content of result.json. The file contains the result, and the digests of
 // the other files at that time.
 type ended struct {
 	Result tutti.Result            `json:"result"`
@@ -83,9 +83,9 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is the content of toldFile. The file contains what the agent sends to the server about a
-// run. The file is on disk before the agent sends its content. If the answer gets lost, the agent
-// sends the same text again.
+// The type `told` is the content of toldFile. The file contains what the agent sends to the server
+// about a run. The file is on disk before the agent sends its content. If the answer gets lost, the
+// agent sends the same text again.
 type told struct {
 	Result  tutti.Result `json:"result"`
 	Refused []string     `json:"refused,omitempty"` // keys whose last value the server has refused
@@ -157,7 +157,7 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over sets both times in the result of a run without a process.
+// The function `over` sets both times in the result of a run without a process.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -171,7 +171,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// final reports whether it is useless to send the request again.
+// The function `final` reports whether it is useless to send the request again.
 func final(err error) bool {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeInvalid, tutti.CodeRefused, tutti.CodeNotFound:

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refreshing is a Puppet that applies, and reports the refreshes `r`. To the channel `told` it
-// sends the refreshes that the agent wants to repeat.
+// The function `refreshing` is a Puppet that applies, and reports the refreshes `r`. To the channel
+// `told` it sends the refreshes that the agent wants to repeat.
 func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Result {
 	return func(p *puppet) tutti.Result {
 		out := applies(p)

@@ -14,9 +14,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ask answers a question of the run. If the run has asked the question before, it gets the same answer
-// again. For a new question, ask sends the question to the server. If the server is away, ask returns
-// the last known answer.
+// The method `ask` answers a question of the run. If the run has asked the question before, it gets
+// the same answer again. For a new question, ask sends the question to the server. If the server is
+// away, ask returns the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
 	s.asking.Lock() // otherwise two equal questions at the same time could get two answers
 	defer s.asking.Unlock()
@@ -191,9 +191,9 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// gate sends the server what the compile has read and what it exports. The gate waits for the
-// server's decision without a limit, because the launcher has the deadline. The agent stores the
-// message before it sends it, because the message is part of the run's record.
+// The method `gate` sends the server what the compile has read and what it exports. The gate waits
+// for the server's decision without a limit, because the launcher has the deadline. The agent
+// stores the message before it sends it, because the message is part of the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
@@ -274,14 +274,14 @@ func withoutPlaces(g wire.Gate) wire.Gate {
 	return g
 }
 
-// asked stores lookups that the run did not hand over at a gate. These lookups belong to
-// the record.
+// The method `asked` stores lookups that the run did not hand over at a gate. These lookups belong
+// to the record.
 func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published answers a tutti_value with the present value of its key. A question of this kind does
-// not count as a read. A local run does not ask the server.
+// The method `published` answers a tutti_value with the present value of its key. A question of
+// this kind does not count as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, s.noteUnpublished(req)
@@ -336,8 +336,8 @@ func publishedQuery(key string) tutti.Query {
 	return tutti.Query{Kind: tutti.QueryPublished, Key: key}
 }
 
-// publish sets or withdraws a value. If the server is away, the agent stores the value durably and
-// sends it before the run's result.
+// The method `publish` sets or withdraws a value. If the server is away, the agent stores the value
+// durably and sends it before the run's result.
 func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	if s.spec.Order.Mode != tutti.ModeApply {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)

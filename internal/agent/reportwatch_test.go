@@ -17,7 +17,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// save writes a report the given number of times, as the process with this number does.
+// The method `save` writes a report the given number of times, as the process with this number
+// does.
 func (w *witness) save(t *testing.T, pid, times int, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -32,7 +33,7 @@ func (w *witness) save(t *testing.T, pid, times int, text string) {
 	}
 }
 
-// recent is the report of a run that began just now.
+// The function `recent` is the report of a run that began just now.
 func recent(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	return report(t, int(time.Since(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Minutes())+1, run)
@@ -52,14 +53,15 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held makes the next look call the function `happens` before the look reads the report.
+// The method `held` makes the next look call the function `happens` before the look reads the
+// report.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hold = happens
 }
 
-// unwatched returns the runs before which other runs may have ended unseen.
+// The method `unwatched` returns the runs before which other runs may have ended unseen.
 func (l *lab) unwatched() (out []tutti.RunID) {
 	for _, e := range l.fleet.Events() {
 		if b, ok := e.Body.(*tutti.RunForeign); ok && b.Unwatched {
@@ -186,7 +188,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	}
 }
 
-// seen leaves the file of an agent that has looked at the report of a run.
+// The method `seen` leaves the file of an agent that has looked at the report of a run.
 func (l *lab) seen(run tutti.RunID) {
 	l.t.Helper()
 	if err := os.MkdirAll(filepath.Join(l.dir, "foreign"), 0o700); err != nil {

@@ -29,8 +29,8 @@ func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest
 	return nil
 }
 
-// open returns a value in clear for Puppet, and whether it was sealed. The agent opens values last,
-// because it stores only sealed ones.
+// The method `open` returns a value in clear for Puppet, and whether it was sealed. The agent opens
+// values last, because it stores only sealed ones.
 func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, secret bool, err error) {
 	v, is := tutti.ParseSealed(value)
 	switch {
@@ -128,7 +128,7 @@ func sameValue(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// missing returns the recipients that have no piece of the secret yet.
+// The function `missing` returns the recipients that have no piece of the secret yet.
 func missing(to wire.NodeRecipients, current *wire.SealedTo) []tutti.Recipient {
 	var out []tutti.Recipient
 	for _, r := range to.Nodes {

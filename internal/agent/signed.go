@@ -78,7 +78,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 	return nil
 }
 
-// begin stores the counter of code that the agent is about to use.
+// The method `begin` stores the counter of code that the agent is about to use.
 func (c *counters) begin(said tutti.Signed) error {
 	if said.Old() {
 		return nil
@@ -106,8 +106,8 @@ func (c *counters) begin(said tutti.Signed) error {
 	return nil
 }
 
-// trust follows the server's statements about code keys, and claims again to report the node's new
-// state. If the node cannot verify the statements, it begins nothing.
+// The method `trust` follows the server's statements about code keys, and claims again to report
+// the node's new state. If the node cannot verify the statements, it begins nothing.
 func (a *Agent) trust(chain []tutti.Statement) error {
 	if len(chain) == 0 {
 		return nil

@@ -63,7 +63,7 @@ func (s *socket) close() {
 	s.book.close()
 }
 
-// serve answers until ctx ends. The method returns after all connections are closed.
+// The method `serve` answers until ctx ends. The method returns after all connections are closed.
 func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
@@ -72,8 +72,8 @@ func (s *socket) serve(ctx context.Context) {
 // If accept gave up, clients would wait for ever.
 const acceptAgain = time.Second
 
-// accept serves connections until ctx ends. The function returns after all connections
-// are closed.
+// The function `accept` serves connections until ctx ends. The function returns after all
+// connections are closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()

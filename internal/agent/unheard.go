@@ -23,15 +23,15 @@ func (u *unheard) heard(err error) (tell bool) {
 	return changed
 }
 
-// none reports whether all ended local runs are in the outbox.
+// The method `none` reports whether all ended local runs are in the outbox.
 func (u *unheard) none() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.all
 }
 
-// told is called after the whole outbox was reported. Before that, the server does not know all local runs. The method
-// reports whether a problem is over.
+// The method `told` is called after the whole outbox was reported. Before that, the server does not know all local
+// runs. The method reports whether a problem is over.
 func (u *unheard) told() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -42,7 +42,7 @@ func (u *unheard) told() bool {
 	return over
 }
 
-// why returns the problem.
+// The method `why` returns the problem.
 func (u *unheard) why() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

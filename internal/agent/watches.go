@@ -27,7 +27,8 @@ func (w *watches) close() {
 	w.apply.close()
 }
 
-// look looks at the reports in all files. The result `heard` is true if the agent has something to report.
+// The method `look` looks at the reports in all files. The result `heard` is true if the agent has
+// something to report.
 func (w *watches) look(ctx context.Context) (heard bool, err error) {
 	w.failed = false
 	if w.opts.Witness == nil {

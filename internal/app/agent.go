@@ -187,8 +187,8 @@ func (a *Agent) membershipNow() identity.EnrolResponse {
 	return a.membership
 }
 
-// room returns a function that returns an error if there is not enough disk space to begin a run. The function checks
-// the disk at each call, because the previous run may have filled it.
+// The function `room` returns a function that returns an error if there is not enough disk space to begin a run. The
+// function checks the disk at each call, because the previous run may have filled it.
 func room(dir string) func() error {
 	reserve := space.NewReserve("this node's", dir, agentReserve)
 	return func() error {
