@@ -191,7 +191,7 @@ func readEvent(raw []byte) (eventJSON, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return in, Wrap(CodeInvalid, err, "event")
 	}
-	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json could not encode this time again
+	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json can decode such a time, but not encode it
 		return in, Errorf(CodeInvalid, "event of kind %q: its time is in the year %d", in.Kind, year)
 	}
 	return in, nil

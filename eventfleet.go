@@ -69,8 +69,8 @@ type CodePushed struct {
 	Statement *Statement `json:"statement,omitempty"`
 }
 
-// CodeResigned replaces the signed statement about code that the server may order nodes to run. Counter is its
-// statement's.
+// CodeResigned replaces the signed statement about code that the server may order nodes to run. Counter is the
+// counter in the Statement.
 type CodeResigned struct {
 	Environment string    `json:"environment"`
 	Code        Digest    `json:"code"`

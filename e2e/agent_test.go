@@ -49,7 +49,7 @@ type held struct {
 	run  tutti.RunID
 }
 
-// hold starts the plan on the node and returns when the node's Puppet waits.
+// The function `hold` starts the plan on the node and returns when the node's Puppet waits.
 func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	t.Helper()
 	h := &held{host: host(t, string(node))}
@@ -153,7 +153,7 @@ func TestAgentAttacked(t *testing.T) {
 					}
 					h := hold(t, plan, node)
 					child := sh(t, h.host, "cat /run/e2e-held")
-					later(t, h.host, "touch /run/e2e-go") // the file ends the processes that a killed Puppet has left
+					later(t, h.host, "touch /run/e2e-go") // this file ends processes that outlive a killed Puppet
 					tc.attack(h)
 					r := h.ended()
 					h.expect(r, tc.outcome, tc.because, tc.says)

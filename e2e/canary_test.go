@@ -36,8 +36,8 @@ func versions(t *testing.T) (out []string) {
 }
 
 // TestCanary checks that new code first runs on one node by itself. Before this node is good, no other node gets the
-// code. When the code is good on the first node, the code goes to all nodes. The node that ran the unreleased code
-// before is again the first.
+// code. When this node is good, all nodes get the code. If one node has already run unreleased code, the next code
+// runs first on the same node.
 func TestCanary(t *testing.T) {
 	defer push(t, everyNode, "") // the context of a test ends before its cleanup functions run
 	for _, h := range fleet.Nodes {

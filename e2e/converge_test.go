@@ -204,7 +204,8 @@ func convergeCLI(t *testing.T, dir string, args ...string) (summary, int) {
 }
 
 // TestConvergeStuck checks that a node waits for a value that nobody has published. The command
-// must report this at once, with key, node and place. Published, it goes on.
+// must report this at once, with key, node and place. When somebody publishes the value, the node
+// converges.
 func TestConvergeStuck(t *testing.T) {
 	const key = "shared/stuck/it"
 	dir := write(t, verdictFleet, "node 'node-01' {\n\t$it = tutti::value('"+key+"')\n\tnotify { \"it is ${it}\": }\n}\n")

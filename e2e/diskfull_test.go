@@ -177,7 +177,7 @@ func TestServerDiskFull(t *testing.T) {
 	}
 }
 
-// keeps is the check that no acknowledged value is missing.
+// The method `keeps` checks that no acknowledged value is missing.
 func (d *disk) keeps(acknowledged map[string]bool) {
 	d.t.Helper()
 	values, err := fleet.Client.ListValues(d.t.Context(), "shared/disk/")

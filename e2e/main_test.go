@@ -252,8 +252,8 @@ func sh(t *testing.T, h *lab.Host, script string) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// eventually repeats the check until the condition holds. eventually is for effects on a host
-// outside of any job.
+// The function `eventually` repeats the check until the condition holds. The function is for
+// effects on a host outside of any job.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	within(t, time.Minute, what, holds)

@@ -174,8 +174,8 @@ func (e ending) check(t *testing.T, node tutti.NodeName) {
 	}
 }
 
-// begin starts the run. If the case has a script for the middle of the run, begin executes this
-// script.
+// The method `begin` starts the run. If the case has a script for the middle of the run, begin
+// executes this script.
 func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	if e.begun == "" {
 		return start(t, fleet, tutti.PlanName(node), tutti.ModeApply)

@@ -111,7 +111,7 @@ func (s *puppetSite) throughPuppetDB(t *testing.T) {
 		j.checkSummary(tutti.VerdictFailed, 0, 2)
 		j.expect(j.last("run-storage", "storage-01"), tutti.Failed, tutti.BecauseCompile, "puppet:8081")
 		sh(t, s.server, "systemctl start puppetdb")
-		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // whose last run failed
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // the last runs of these nodes have failed
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
 	})
 }

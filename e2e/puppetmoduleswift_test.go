@@ -55,7 +55,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		deploySwift(t, s.server, swiftEnvironment, "")
 		j := start(t, f, "deploy", tutti.ModeApply).end()
 		j.checkSummary(tutti.VerdictSucceeded, 6, 0)
-		daemonsRun(t, f, tutti.Unchanged) // and take nothing back
+		daemonsRun(t, f, tutti.Unchanged) // the runs of the daemon must not undo anything
 		checkSwift(t, f, j)
 		s.reacts(t, nil)
 	})
@@ -122,7 +122,8 @@ func (s *puppetSite) remove(t *testing.T, nodes []string) {
 	}
 }
 
-// reacts converges the example. Each node must have the wanted number of runs, and no run may fail.
+// The method `reacts` converges the example. Each node must have the wanted number of runs, and no
+// run may fail.
 func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	j := convergeOn(t, s.LabFleet, "swift").end()

@@ -47,7 +47,7 @@ func traces(name string) []string {
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range processes {
 		text, err := os.ReadFile(path)
-		if err == nil { // else it has ended
+		if err == nil { // on an error the process has ended
 			keep("process "+filepath.Dir(path), strings.ReplaceAll(string(text), "\x00", " "))
 		}
 	}

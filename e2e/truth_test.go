@@ -73,12 +73,12 @@ type truth struct {
 
 	fleet       *stage.LabFleet
 	clocks      *clocks
-	names       []string // of the nodes, sorted
+	names       []string // the names of the nodes, sorted
 	environment string
 	node        map[string]*truthNode
 	granted     bool
-	out         map[string]bool // out has the nodes outside the group that has the grants.
-	taken       map[string]bool // taken has the node values that an operator has taken over.
+	out         map[string]bool // the nodes that are not in the group with the grants
+	taken       map[string]bool // the values of nodes that an operator has taken over
 
 	rounds, checks, wrong, notGood int
 	did                            map[string]int
@@ -513,7 +513,8 @@ func (w *truth) look() {
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
-		// If this check itself has found a change, the node is stale because of that change.
+		// If this noop run has found a change, the node is stale because of the noop run. The check still
+		// counts.
 		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++
@@ -565,10 +566,10 @@ var (
 	truthSumRE = regexp.MustCompile(`(?m)^Together: .*$`)
 )
 
-// atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
-// `tries` attempts.
+// The function atMost assumes that an event happened `showed` times in `tries` attempts. It returns the upper bound
+// of the probability of the event, with a confidence of 95 %.
 func atMost(tries, showed int) float64 {
-	fewer := func(p float64) float64 { // fewer returns the probability of at most `showed` events.
+	fewer := func(p float64) float64 { // the probability of at most `showed` events, if p is the probability of one event
 		sum := 0.0
 		for k := range showed + 1 {
 			choose, _ := math.Lgamma(float64(tries + 1))

@@ -128,7 +128,7 @@ func (w *truth) ticket(name string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// the latest machine is the last one, and a restored machine is in the list twice
+	// the latest machine is at the end of the list; a restored machine is in the list twice
 	for _, m := range slices.Backward(d.Machines) {
 		if m.Host == name {
 			_, hex, _ := strings.Cut(string(m.Ticket), ":")

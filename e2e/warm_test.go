@@ -22,7 +22,8 @@ import (
 
 // checkAgain executes a plan again, first with warm and then with cold runs, when the nodes have
 // nothing left to change. No run may change anything, and warm and cold runs must leave the same
-// files. The nodes' later runs are cold. checkAgain returns the warm job.
+// files. After checkAgain, all runs of the nodes are cold. checkAgain returns the job with the warm
+// runs.
 func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Job {
 	t.Helper()
 	warm := start(t, f, plan, tutti.ModeApply).end()

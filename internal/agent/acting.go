@@ -24,7 +24,7 @@ type Acting interface {
 	Action(in *tutti.Statement) (*tutti.SignedAction, error)
 }
 
-// nobody has no list.
+// The type `nobody` is for a node without a list of operators.
 type nobody struct{}
 
 func (nobody) Take(tutti.Statement) error                           { return nil }
@@ -46,9 +46,9 @@ type taken struct {
 // maxTaken bounds the number of actions that the agent remembers.
 const maxTaken = 1000
 
-// signed checks a question that changes something, and returns the action that an operator has signed
-// for this question. The node does what the signed text says. The result is nil if this node has no
-// list of operators.
+// The method `signed` checks a question that changes something, and returns the action that an
+// operator has signed for this question. If the signed text does not fit the question, the node
+// refuses the question. The result is nil if this node has no list of operators.
 func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	said, err := a.opts.Acting.Action(q.Signed)
 	if err != nil || said == nil {

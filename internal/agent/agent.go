@@ -165,17 +165,17 @@ type Agent struct {
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not have the node's present facts
 	exchange  *exchange
-	told      map[tutti.RunID]tutti.Result // results that the server has, but that could not be written to disk; belongs to the claim loop
-	debts     ledger                       // belongs to the claim loop
-	refusals  refusals                     // belongs to the claim loop
-	begun     begun                        // the content of BegunFile, or newer; belongs to the claim loop
+	told      map[tutti.RunID]tutti.Result // results that the server has and that are not on disk yet; only the claim loop uses this map
+	debts     ledger                       // only the claim loop uses it
+	refusals  refusals                     // only the claim loop uses it
+	begun     begun                        // the content of BegunFile, or newer; only the claim loop uses it
 	takenMu   sync.Mutex                   // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error   // the reason why the last claim failed; nil if only the server was away
 	unnoted   error   // why the agent could not store the runs that the server did not order
 	unheard   unheard // local runs that the server does not know
-	lost      error   // a problem with a lease: its note is damaged, or Puppet cannot be enabled
+	lost      error   // a problem with a lease: the file with its note is damaged, or Puppet cannot be enabled
 	greeted   bool    // the ticket is exchanged
 	notTaken  error   // the reason why the server refuses this machine
 
@@ -196,7 +196,7 @@ const (
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
 	firstLook       = 10 * time.Second
-	holdAfter       = 5 * time.Second // a held run asks its gate again after this time if no doorbell rings before
+	holdAfter       = 5 * time.Second // a held run asks its gate again after this time, or when the doorbell rings
 )
 
 var errNotGreeted = tutti.Errorf(tutti.CodeUnavailable, "the ticket is not exchanged yet")
@@ -254,8 +254,8 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// Run serves until ctx ends. A Puppet that is still running at that time continues, and the next
-// agent finds it.
+// Run serves until ctx ends. If a Puppet is running when Run returns, this Puppet continues, and
+// the next agent finds it.
 func (a *Agent) Run(ctx context.Context) error {
 	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -305,7 +305,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	looked := make(chan struct{})
 	beside.Go(func() { a.foreigns(ctx, looked) })
 	beside.Go(func() { a.tellFacts(ctx) })
-	select { // our next run replaces the present report, so look at the report first
+	select { // the next run of Tutti replaces the present report, so look at this report first
 	case <-looked:
 	case <-ctx.Done():
 	case <-time.After(firstLook):
@@ -404,13 +404,13 @@ func (a *Agent) claims(ctx context.Context) error {
 				a.opts.Logger.Error("a local run", "error", err)
 			}
 		}
-		if ctx.Err() != nil { // several channels were ready
+		if ctx.Err() != nil { // select may have chosen another channel that was ready, too
 			return context.Cause(ctx)
 		}
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result, because then there is no claim
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // the server may refuse a result with this code, before the agent makes the claim
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
@@ -456,8 +456,9 @@ func (a *Agent) setLeaseTrouble(err error) {
 	a.lost = err
 }
 
-// claimOne ends the runs that have begun, then makes one claim. The method reports whether the claim
-// brought a run. When claimOne returns, that run has ended.
+// claimOne first ends the runs that have already begun. If there are none, it makes one claim. The
+// method reports whether there was a run, either begun or claimed. When claimOne returns, this run
+// has ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err
@@ -569,8 +570,8 @@ func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte
 	return reply, err
 }
 
-// away reports whether an error means that the server did not get the request. If away returns false,
-// the server has refused the request.
+// The function `away` reports whether an error means that the server has not answered the request.
+// Other errors mean that the server has refused the request.
 func away(err error) bool {
 	code := tutti.CodeOf(err)
 	return code == tutti.CodeUnavailable || code == tutti.CodeDeadline || errors.Is(err, context.DeadlineExceeded)

@@ -80,7 +80,7 @@ func (a *Agent) saw(at tutti.Position) error {
 	if err := a.writeBegun(b); err != nil {
 		return err
 	}
-	ring(a.lookAgain) // report again the runs that only the server's earlier epoch knows
+	ring(a.lookAgain) // report the runs again that the server got in an earlier epoch only
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The method `tampered` changes each answer to a claim, so that the server looks like one whose log
-// went back.
+// The method `tampered` changes each answer to a claim, as a server would answer whose log went
+// back.
 func (l *lab) tampered(change func(*wire.Claimed)) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var claimed wire.Claimed
@@ -70,7 +70,7 @@ func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 func TestTheSameOrderAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		left    []string // files in the run's directory; nil: the directory is gone
+		left    []string // files in the run's directory; nil if the directory is gone
 		starts  int
 		outcome tutti.Outcome
 	}{
@@ -91,7 +91,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					return []byte("killed") // the agent does not get the order before its next start
+					return []byte("killed") // only the next agent gets the order
 				}
 				return reply
 			}
@@ -125,7 +125,8 @@ func (l *lab) troubled(says string) {
 
 func quick(o *agent.Options) { o.Beat = 10 * time.Millisecond }
 
-// TestAMemoryThatCannotBeRead: the node begins nothing, and reports what to do.
+// TestAMemoryThatCannotBeRead: if the file of begun orders cannot be read, the node begins no
+// order, and reports what to do.
 func TestAMemoryThatCannotBeRead(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()

@@ -125,7 +125,7 @@ func (b *book) write(e entry) error {
 		return tutti.Errorf(tutti.CodeInvalid, "the answers and published values of the run have more than %d bytes", maxSealed)
 	}
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
-		_ = b.file.Truncate(b.size) // otherwise the next openBook would find half an entry
+		_ = b.file.Truncate(b.size) // without this, the next openBook could find half an entry
 		return err
 	}
 	killpoint.Here("agent.booked")
@@ -272,7 +272,7 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 		return out, err
 	}
 	for _, e := range b.entries {
-		if e.Asked != nil { // the run never came to its gate, or asked more questions after its gate
+		if e.Asked != nil { // such an entry exists if the run never came to its gate, or asked more questions after its gate
 			out.Keys, out.Inputs.Facts = e.Asked.Keys, e.Asked.Facts
 		}
 	}

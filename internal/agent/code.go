@@ -45,11 +45,11 @@ type ensured struct {
 	said         tutti.Signed // the signed statement about the code
 }
 
-// ensure makes the environment's link lead to the order's code. ensure returns CodeRefused if no
-// operator has signed the code, or if the code is older than code that this node has begun. A
-// manifest with a path that leads out of its tree is also refused. For a local run (ordered is
-// false), ensure does not check the signature of an intact tree again. The signature was checked when
-// the code was fetched.
+// The method `ensure` makes the environment's link lead to the order's code. The method returns
+// CodeRefused if no operator has signed the code, or if the code is older than code that this node
+// has begun. The method also refuses a manifest with a path that leads out of its tree. For a local
+// run (ordered is false), the method does not check the signature of an intact tree. The agent has
+// checked the signature when it fetched the code.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,9 +90,10 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 // these files in this order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
-// signed returns the signed statement about code that is on this node. If this statement is not
-// sufficient for the order, signed asks the server. In the meantime, somebody may have pushed the code
-// again, or the node may trust other keys.
+// The method `signed` returns the signed statement about code that is on this node. If the statement
+// on this node is not sufficient for the order, the method asks the server for the present one. The
+// server may have another statement if somebody has pushed the code again, and the node may need it if
+// it trusts other keys now.
 func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
 	if err != nil {
@@ -312,7 +313,7 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 }
 
 // The method `collect` removes the trees to which no environment links, and the half-built trees of
-// an agent that was killed. The method keeps the tree that is needed, and the latest trees.
+// an agent that was killed. The method keeps the tree that a local run needs, and the latest trees.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {

@@ -190,7 +190,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = wire.OpCode // `alter` answers this operation even if the server refuses it
+			l.line.answer = wire.OpCode // the function `alter` answers this operation even if the server refuses it
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())

@@ -63,7 +63,7 @@ type factsWatch struct {
 	dir    string    // the directory of the last run
 	asked  time.Time // when a collection began; zero if no collection is going on
 	now    FactsNow  // the result of the last collection
-	seen   uint64    // stamp of the watched files at the time of that result
+	seen   uint64    // result of the function stamp for the watched files at the time of `now`
 	late   bool      // a watched file was written during the collection
 	rests  time.Time // do not look at the files before this time
 	told   tutti.Digest
@@ -187,8 +187,10 @@ func (f *factsWatch) tell(ctx context.Context) error {
 	return err
 }
 
-// stamp changes if somebody adds, changes or removes a file in these directories, or in the directories to which links there
-// lead. The directories themselves may be links, files, or missing. The result `newest` is the time of the last such change.
+// The function `stamp` computes a number from these directories and from the directories to which
+// links in them lead. The number changes if somebody adds, changes or removes a file in one of
+// these directories. The directories themselves may be links, files, or missing. The result
+// `newest` is the time of the last change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) (isDir bool) {

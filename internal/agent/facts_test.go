@@ -21,7 +21,7 @@ type facter struct {
 	dir     string
 	watch   string
 	count   int
-	collect chan struct{} // one for each collection
+	collect chan struct{} // gets one value for each collection
 }
 
 func (f *facter) Collect(dir string) error {

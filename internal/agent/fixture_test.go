@@ -29,7 +29,8 @@ plans:
     steps: [{run: db}]
 `
 
-// hang is how long a test waits for an event before it fails. No machine is that slow.
+// If an event does not come within the time `hang`, the test fails. Even on a slow machine every
+// event comes earlier.
 const hang = 3 * time.Minute
 
 // The function `impatient` makes an agent that gives up soon if the server is away.
@@ -76,7 +77,7 @@ func newLab(t *testing.T, script func(p *puppet) tutti.Result) *lab {
 	return l
 }
 
-// start starts an agent. If an agent is running, start kills it first.
+// The method `start` starts an agent. If an agent is running, the method kills this agent first.
 func (l *lab) start(change ...func(*agent.Options)) {
 	l.t.Helper()
 	l.kill()

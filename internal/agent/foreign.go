@@ -67,7 +67,7 @@ func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
 
-// foreigns reports to the server the runs that the server did not order, until ctx ends. The reported
+// The method `foreigns` reports to the server the runs that the server did not order, until ctx ends. The reported
 // runs are foreign and local runs. After its first look, foreigns closes the channel `looked`. Only the first ordered
 // run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
@@ -92,7 +92,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 		if w.failed && ctx.Err() == nil {
 			w.cannotNote(cmp.Or(err, errNotNoted))
 		}
-		if (tells || heard) && a.isTaken() { // otherwise report when the server accepts this machine again
+		if (tells || heard) && a.isTaken() { // if the server does not accept this machine, the agent reports later
 			locals := a.unheard.none() // read before sending
 			told, err := a.sendForeigns(ctx)
 			if err == nil && locals {
@@ -108,7 +108,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		if !failed && due.IsZero() {
-			w.cannotNote(nil) // only after the runs were reported; otherwise the node would look good before that
+			w.cannotNote(nil) // first report the runs; the node must not look good before the server has them
 		}
 		if failed && due.IsZero() {
 			due = time.Now().Add(pause)
@@ -129,7 +129,8 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
-// errNotNoted means that a look could not be completed, although its last step had no error.
+// errNotNoted means that the agent could not complete a look, although the last step of the look
+// had no error.
 var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
 
 // cannotNote sets the reason why the agent cannot store runs that the server did not order, and reports a change to the
@@ -152,7 +153,7 @@ type watch struct {
 	bell    chan struct{}
 	file    string
 	conf    string // a change of this file rings the bell, too
-	failed  bool   // the last look could not be completed
+	failed  bool   // the agent could not complete the last look
 	// The field `leaves` reports whether our run in a directory leaves its report in this file.
 	leaves func(dir string) bool
 
@@ -209,13 +210,13 @@ type sighting struct {
 	fresh  bool // no earlier look has found this report
 }
 
-// looks is the number of times that one look starts again because another report arrived in the
-// meantime. After that, the next look continues.
+// If another report arrives during a look, the look starts again, at most until the round with the
+// number `looks`. The next look then continues.
 const looks = 4
 
-// look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports
-// were replaced before the agent read them, look also adds one unknown run. The result `heard` is true if the agent has
-// something to report.
+// The method `look` reads Puppet's last report. If the run of this report is foreign and new, the method puts the run
+// into the outbox. If reports were replaced before the agent read them, the method also adds one unknown run. The
+// result `heard` is true if the agent has something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	w.failed = false
 	if w.reports == nil {
@@ -282,8 +283,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// The method `take` puts the foreign runs of `found` into the outbox unless they are in it already.
-// Before the run `unwatched`, other runs may have ended unseen.
+// The method `take` puts the foreign runs of `found` into the outbox, if they are not there yet.
+// The argument `unwatched` names the run before which other runs may have ended unseen.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -300,8 +301,8 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 }
 
 // The method `settle` completes a look during which no report arrived. The argument `last` is the present report. The
-// method writes its findings to disk before it updates the watch. If writing fails, the next look therefore finds them
-// again.
+// method first writes the foreign runs to disk and then updates the watch. If writing fails, the next look finds these
+// runs again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
 	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
@@ -347,7 +348,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 		return "the directory of the report was replaced", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
 		return "the agent did not watch the report for some time", nil
-	case last.fresh && at.came == w.done.came: // the report was not renamed into place
+	case last.fresh && at.came == w.done.came: // somebody has changed the report without a rename
 		return "the report has changed, but no report has arrived", nil
 	}
 	missing := at.came - w.done.came
@@ -364,7 +365,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 	if last.id == w.last && last.id != "" && last.id != noReport { // the same run saved its report once more
 		missing--
 	}
-	for _, run := range w.left() { // the reports of these runs need not be read
+	for _, run := range w.left() { // the agent knows the results of these runs without reading these reports
 		if missing > 0 && !w.ours[run] && !w.read[run] && !slices.ContainsFunc(found, func(s sighting) bool { return s.id == run }) {
 			passed = append(passed, run)
 			missing--
@@ -399,7 +400,7 @@ func (w *watch) isOurs(id tutti.RunID) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// isHeard reports whether a run is in the outbox, reported or not.
+// isHeard reports whether a run is in the outbox. The agent may have reported this run already.
 func (a *Agent) isHeard(run tutti.RunID) bool {
 	_, err := readSealed[heard](a.heardFile(run))
 	return err == nil
@@ -417,9 +418,9 @@ func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err erro
 	return true, nil
 }
 
-// hearUnseen puts an unknown run into the outbox: the agent knows only that this run has ended. The
-// new entry also stands for earlier unknown runs, so the method removes those that are not reported
-// yet.
+// hearUnseen puts an unknown run into the outbox. The agent knows only that such a run may have
+// ended. The new entry also stands for earlier unknown runs, so the method removes the entries of
+// unknown runs that are not reported yet.
 func (a *Agent) hearUnseen(why string) error {
 	before, err := a.outbox()
 	if err != nil {
@@ -443,8 +444,7 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun returns a run that stands for an unknown run. The function invents the id and the
-// report of the unknown run.
+// unseenRun returns an unknown run. The function invents the id and the report of this run.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -479,9 +479,9 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 	return filepath.Join(a.foreignDir(), string(id)+".json")
 }
 
-// outbox returns the runs in the outbox in order of arrival. If the order followed the clock of the
-// runs, one run with a date in the future would push out all later runs. The method drops runs that
-// it cannot read.
+// outbox returns the runs in the outbox in order of arrival. The order does not follow the clock of
+// the runs. With such an order, one run with a date in the future would push all later runs out of
+// the outbox. The method drops runs that it cannot read.
 func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {
@@ -513,7 +513,7 @@ func (a *Agent) outbox() ([]heard, error) {
 // oldest first. The server keeps only the latest few runs, and the latest run of each kind that decides
 // whether a node is good. The agent removes all other runs from the outbox.
 func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
-	now := a.epoch() // read before sending, so that runs sent before a restore are sent again
+	now := a.epoch() // read the epoch before sending: if the server is restored in the meantime, the agent sends these runs again
 	all, err := a.outbox()
 	if err != nil {
 		return 0, err

@@ -142,7 +142,7 @@ func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 }
 
 // The method `taken` waits until the agent has handled the report, with or without success. One
-// look sees the report. When the look after that has begun, the report counts as handled.
+// look sees the report. When the next look has begun, the agent has handled the report.
 func (w *witness) taken(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -170,7 +170,7 @@ func foreignID(i int) tutti.RunID {
 }
 
 // The method `quiet` waits until the agent has reported everything that it has seen and can report.
-// The agent has done this when two more looks have begun.
+// The agent has reported everything when two more looks have begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -260,7 +260,8 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(wire.OpForeign, 1)
-			// After a reconnect in the meantime, the agent would send the run again.
+			// Wait for the first report. If the agent reconnected before it, the agent would send the run
+			// again.
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))
@@ -307,7 +308,7 @@ func TestARunOfOursIsNotForeign(t *testing.T) {
 	l.end(l.job())
 	l.quiet(w)
 	l.kill()
-	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // the agent removes these directories after some time
+	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // in practice the agent removes these directories after some time
 		t.Fatal(err)
 	}
 	l.start(opt)
@@ -373,8 +374,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l.line.sever()
 	for i := range 8 {
 		w.leave(t, report(t, i, foreignID(i)))
-		// If the agent sends a run, this may be the previous run once more. Only the outbox shows that the agent has
-		// seen this run.
+		// A message of the agent does not show that the agent has seen this run, because the message may contain an
+		// earlier run. Only the outbox shows this.
 		l.line.wait(fmt.Sprintf("run %d to be in the outbox", i), func() bool { return slices.Contains(l.untold(), foreignID(i)) })
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {
@@ -383,7 +384,7 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	n := l.line.count(wire.OpForeign)
 	l.line.refuseWith(wire.OpForeign, tutti.Errorf(tutti.CodeInvalid, "for ever"))
 	l.quiet(w)
-	sent := map[tutti.RunID]bool{} // while the line is cut, the first one may be sent more than once
+	sent := map[tutti.RunID]bool{} // while the line is cut, the agent may send the first run more than once
 	for _, raw := range l.line.payloads(wire.OpForeign)[n:] {
 		var one tutti.Foreign
 		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&one); err != nil { // the report follows
@@ -491,9 +492,9 @@ func TestWhatDisturbsIsToldFirst(t *testing.T) {
 	l.wantTold(foreignID(1))
 }
 
-// TestTheClockPushesNoForeignRunOut: the latest runs are those that arrived last. While
-// the server was away, the clock was ahead for a day. The runs after that are not lost,
-// even if the agent restarts.
+// TestTheClockPushesNoForeignRunOut: while the server is away, the clock is ahead for some time and
+// is then set right. The outbox keeps the runs that arrived last, whatever their clock says, even
+// if the agent restarts.
 func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -514,14 +515,14 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 		if i == 5 {
 			l.kill()
 			l.start(opt)
-			w.taken(t) // the report that the agent finds at its start; after that the agent watches
+			w.taken(t) // wait until the agent has handled the report that it finds at its start, and watches
 		}
 	}
 	if diff := cmp.Diff(want, l.untold()); diff != "" {
 		t.Errorf("in the outbox: -want +got\n%s", diff)
 	}
 	l.quiet(w)
-	l.wantTold(want[0]) // the server takes one run at once
+	l.wantTold(want[0]) // the server takes one run now, and the next run ten seconds later
 }
 
 // TestWhatIsNoReportIsOneWarning: if a report cannot be read, the agent logs one warning and reports

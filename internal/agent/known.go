@@ -58,7 +58,7 @@ func (k *knownAnswers) forget(q tutti.Query) error {
 	return cmp.Or(err, durable.SyncDir(k.dir))
 }
 
-// hieraQuery is the key of the whole hiera level among the known answers.
+// The known answers contain the whole hiera level under the key hieraQuery.
 var hieraQuery = tutti.Query{Kind: tutti.QueryHiera}
 
 func (k *knownAnswers) setPuppet(version string) {

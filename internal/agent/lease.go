@@ -112,8 +112,8 @@ func (l *leaseholder) load() {
 
 func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
 
-// round looks at the node, reports any change, and does what the server wants. The method
-// repeats this until nothing is left to do.
+// The method `round` looks at the node, reports any change, and does what the server wants. The
+// method repeats these steps until nothing is left to do.
 func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	for {
 		if err := l.expire(); err != nil {
@@ -158,7 +158,7 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
-	if err != nil && l.note == nil { // without a note, the agent holds nothing
+	if err != nil && l.note == nil { // without a note, the agent does not hold the node
 		return tutti.LeaseReport{Message: "not known, " + err.Error()}, nil
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return nil // in this case nobody knows whose Puppet is running
+		return nil // then the agent does not know whose Puppet is running
 	}
 	for _, dir := range dirs {
 		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {
@@ -215,7 +215,7 @@ func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	switch {
 	case order.Want == tutti.LeaseHold && (mine || l.note == nil):
 		if !report.Ours && !report.Enabled {
-			return false, nil // the server already knows
+			return false, nil // the server already knows that somebody else has disabled Puppet
 		}
 		return !report.Ours, l.hold(order, report, sent)
 	case order.Want == tutti.LeaseRelease && mine:
@@ -286,9 +286,9 @@ func (l *leaseholder) expire() error {
 // returns an empty string if no job holds the node.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
-// mayBegin returns the reason why a run of an exclusive job must be refused, because its job no longer
-// holds the node. The method returns an error if the run must wait, for example because another job
-// holds the node.
+// mayBegin checks whether a run may begin. If the run belongs to an exclusive job that no longer holds
+// the node, the method returns the reason for a refusal. If the run must wait, for example because
+// another job holds the node, the method returns an error.
 func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	note, err := readSealed[leaseNote](a.leaseFile())
 	held := err == nil

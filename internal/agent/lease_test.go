@@ -204,8 +204,8 @@ func (h *holder) noted() bool {
 	return err == nil
 }
 
-// want fails unless Puppet's file has this message. It also checks whether the agent has
-// a note of a job.
+// The method `want` fails if Puppet's file has another message. The method also compares `noted`
+// with whether the agent has a note of a job.
 func (h *holder) want(reason, message string, noted bool) {
 	h.t.Helper()
 	synctest.Wait()
@@ -251,7 +251,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		gone   time.Duration
-		clock  time.Duration // how far the clock of the note is ahead
+		clock  time.Duration // how far the clock was ahead when the agent wrote the note
 		left   time.Duration // after the start
 	}{
 		{"a moment", time.Second, 0, leaseLength - time.Second},
@@ -302,12 +302,12 @@ func (h *holder) ahead(by time.Duration) {
 }
 
 // TestAnAgentThatIsKilledLeavesNothingDisabled: wherever an agent is killed, the
-// next agent finishes its work. A hold first writes the note, then the file. A release first
-// removes the file, then the note.
+// next agent finishes its work. To hold the node, an agent first writes the note, then the file. To
+// release the node, an agent first removes the file, then the note.
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // brings the holder to a change; the test kills the agent just before this change
+		before func(h *holder) // makes the holder begin a change; the test kills the agent just before the change
 		want   tutti.LeaseWant // then
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent

@@ -30,7 +30,7 @@ type line struct {
 	refuse  map[string]error                      // by operation
 	fails   func(op string, payload []byte) error // simulates an error in the server
 	alter   func(op string, reply []byte) []byte  // simulates an attacker
-	answer  string                                // alter answers this operation even if the server refuses it
+	answer  string                                // the function `alter` answers this operation even if the server refuses it
 	connect []func()
 	stop    *stop
 	calls   chan struct{} // closed by the next call
@@ -39,7 +39,7 @@ type line struct {
 // The type `stop` is a place at which the test kills an agent.
 type stop struct {
 	op       string
-	answered bool // true if the server has done the request, but its answer is lost
+	answered bool // true if the server has carried out the request, and its answer is lost
 	reached  chan struct{}
 }
 
@@ -229,9 +229,9 @@ func (l *line) failing(f func(op string, payload []byte) error) {
 	l.fails = f
 }
 
-// said returns the operations so far, without hellos and the named operations. An
-// operation that comes several times in a row is listed once. The method leaves out hellos, because
-// each connection begins with a hello.
+// The method `said` returns the operations so far, without those in `but`. An operation that comes
+// several times in a row is listed once. The method always leaves out hellos, because each
+// connection begins with a hello.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -300,7 +300,7 @@ func TestADamagedResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	l.start()
 	job := l.job()
 	run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
-	l.line.until(wire.OpPublish, 2) // Puppet publishes first, then the outbox tries
+	l.line.until(wire.OpPublish, 2) // the first message is from Puppet, the second from the outbox
 	l.kill()
 	if err := os.WriteFile(filepath.Join(l.runDir(run), "publish.jsonl"), []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)

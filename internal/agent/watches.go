@@ -14,7 +14,7 @@ type watches struct {
 	apply  *watch        // of `puppet apply` if it writes to another file
 	bell   chan struct{} // rings when a report, or puppet.conf, may have changed
 	said   string        // the reason why a report was skipped
-	failed bool          // the last look could not be completed
+	failed bool          // the agent could not complete the last look
 }
 
 func newWatches(a *Agent) *watches {
