@@ -410,7 +410,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // the server may refuse a result with this code, before the agent makes the claim
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also if the server has refused a result with this code; the agent then makes no claim
 			a.Denied(err)
 		}
 		if err != nil && away(err) {

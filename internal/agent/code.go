@@ -90,10 +90,10 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 // these files in this order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
-// The method `signed` returns the signed statement about code that is on this node. If the statement
-// on this node is not sufficient for the order, the method asks the server for the present one. The
-// server may have another statement if somebody has pushed the code again, and the node may need it if
-// it trusts other keys now.
+// The method `signed` returns the signed statement about code that is on this node. If this statement
+// is not sufficient for the order, the method asks the server for another one. The server has another
+// statement if somebody has pushed the code again. The node may also need another statement because it
+// trusts other keys now.
 func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
 	if err != nil {

@@ -210,8 +210,8 @@ type sighting struct {
 	fresh  bool // no earlier look has found this report
 }
 
-// If another report arrives during a look, the look starts again, at most until the round with the
-// number `looks`. The next look then continues.
+// If another report arrives during a look, the look begins another round. A look has at most
+// `looks` rounds. The next look then continues.
 const looks = 4
 
 // The method `look` reads Puppet's last report. If the run of this report is foreign and new, the method puts the run

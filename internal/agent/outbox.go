@@ -103,7 +103,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; if the result was sent before, it already has this change
+	case !again: // sending again cannot help; a result that was sent before already contains this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -112,7 +112,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	tells.Result = out.Result
-	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // without this file, the next try would send something else
+	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // without toldFile, the next try would send a different text
 		if err := writeSealed(filepath.Join(dir, toldFile), tells); err != nil {
 			return err
 		}
@@ -157,7 +157,8 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// The function `over` sets both times in the result of a run without a process.
+// The function `over` is for the result of a run without a process. The run then begins and ends
+// now.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -370,7 +371,7 @@ func (a *Agent) sendLive(lives []tutti.Live) {
 	for len(lives) > 0 {
 		n := min(most, len(lives))
 		if raw, err := json.Marshal(lives[:n]); err == nil {
-			_ = a.opts.Bus.Send(wire.OpLive, raw) // only shown to people
+			_ = a.opts.Bus.Send(wire.OpLive, raw) // these messages are only shown to people, so an error does not matter
 		}
 		lives = lives[n:]
 	}

@@ -125,8 +125,8 @@ func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
 	}
 }
 
-// Four messages one after the other, each with an fsync, would take four times as
-// long.
+// One message contains the result and its small parts. Four messages, each with an fsync, would
+// take four times as long.
 func TestWhatIsSmallGoesAlongWithTheResult(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		p.report(bytes.Repeat([]byte("x"), wire.MaxEnclosed/2))
@@ -152,7 +152,7 @@ func TestADiskThatTakesNothingIsAFailureAtOnce(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(l.dir, "runs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// Every write there fails.
+	// A file in place of the run's directory makes every write to this directory fail.
 	if err := os.WriteFile(l.runDir(order.Run), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

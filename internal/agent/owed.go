@@ -138,13 +138,14 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 // endUnwatched ends a run whose process may have begun. The agent did not see the end of this
 // process.
 func endUnwatched(ctx context.Context, a *Agent, dir string, spec Spec, out tutti.Result) error {
-	if spec.Order.Mode != tutti.ModeApply { // such a run neither does owed refreshes nor owes new ones
+	if spec.Order.Mode != tutti.ModeApply { // only a run in mode apply does owed refreshes or owes new ones
 		return a.end(ctx, dir, out)
 	}
 	return endUnknown(ctx, a, dir, out)
 }
 
-// The method `told` returns the debts for which a result has room.
+// The method `told` returns the debts that go into a result: at most MaxFailures debts, with
+// shortened names.
 func (d debts) told() []tutti.Owed {
 	out := slices.Clone(d.Owed[:min(len(d.Owed), tutti.MaxFailures)])
 	for i := range out {

@@ -18,7 +18,7 @@ import (
 // the same answer again. For a new question, ask sends the question to the server. If the server is
 // away, ask returns the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
-	s.asking.Lock() // otherwise two equal questions at the same time could get two answers
+	s.asking.Lock() // without the lock, two equal questions at the same time could get different answers
 	defer s.asking.Unlock()
 	if before, ok := s.book.answer(q); ok {
 		return before, nil
@@ -46,8 +46,8 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	return out, s.book.write(entry{Answer: &out})
 }
 
-// keepKnown stores an answer as the last known one. Answers to a run that changes nothing are valid
-// only for the job of this run. The method therefore does not store them.
+// keepKnown stores an answer as the last known one. The method does not store answers to noop runs,
+// because such answers are valid only for the job of the run.
 func (s *socket) keepKnown(q tutti.Query, answer any) {
 	if s.spec.Order.Mode == tutti.ModeApply {
 		s.agent.known.keep(q, answer)
@@ -91,9 +91,10 @@ func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, dige
 
 const insistEvery = 250 * time.Millisecond
 
-// insist sends a request of the run to the server. While the server is away, insist repeats the
-// request, so that a restart of the server does not end a run. After the agent's patience, the run uses
-// the known answers and does not wait a second time. The caller holds s.asking.
+// The function `insist` sends a request of the run to the server. While the server is away, the
+// function repeats the request, so that a restart of the server does not end a run. When the agent's
+// patience is over, the run uses the known answers. Later requests of the run then do not wait again
+// until the server is back. The caller holds s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
 	if s.local {
 		var none T
@@ -262,7 +263,8 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 }
 
 // withoutPlaces removes the places in the code where each question was asked. The places make up
-// most of the message. The decision does not need the places, and the record has them.
+// most of the message. The server does not need the places for its decision. The record of the run
+// contains the places.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
@@ -319,7 +321,8 @@ func (s *socket) noteUnpublished(req request) error {
 	return s.book.write(entry{Unpublished: req.Key})
 }
 
-// isPublished reports whether a tutti_value is as this node has published it, according to the last known answer.
+// isPublished compares a tutti_value with the last known answer. It reports whether this node has already
+// published, or withdrawn, exactly this value.
 func (s *socket) isPublished(req request) bool {
 	var known wire.Answer
 	if !s.agent.known.last(publishedQuery(req.Key), &known) {
@@ -358,7 +361,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	p := wire.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error
 	if hasFile(s.dir, publishFile) {
-		err = s.keepPublished(p) // otherwise the stored values would be sent after this one
+		err = s.keepPublished(p) // keep the order: the agent has not sent the earlier stored values yet
 	} else if _, err = call[struct{}](ctx, s.agent, wire.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}

@@ -32,7 +32,7 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	if r.run != run {
 		*r = refusals{run: run}
 	}
-	if now := time.Now(); now.Sub(r.at) >= retryAfter { // all refusals of one try count as one
+	if now := time.Now(); now.Sub(r.at) >= retryAfter { // one try may bring several refusals, but counts only once
 		r.count, r.at = r.count+1, now
 	}
 	return r.count >= a.opts.Refusals

@@ -205,8 +205,8 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.S
 	return nil
 }
 
-// mayRun returns an error if no run may begin here now, in the words of MCollective's agent. If a run
-// may begin, mayRun returns what the run would wait for.
+// If no run may begin here now, mayRun returns an error with the words of MCollective's agent. If a
+// run may begin but must wait, the result `waits` says for what.
 func (a *Agent) mayRun() (waits string, err error) {
 	s, err := a.status()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // report was replaced before the agent read it.
 type reportWatch struct {
 	watcher *fsnotify.Watcher
-	mark    string        // a file of ours; the event of a touch comes after all earlier events
+	mark    string        // a file of the agent; the event of a touch of this file comes after all earlier events
 	marked  chan struct{} // the event of the touched mark has come
 	bell    chan struct{} // rings when the report or the path of the report may have changed
 	settles *time.Timer   // rings the bell after a change of the file conf
@@ -33,7 +33,7 @@ type reportWatch struct {
 	saves  int      // how often the writer saved it
 	at     place
 
-	followed int // the directories are watched for this value of at.others
+	followed int // the value of at.others when the method `follow` last watched the directories
 }
 
 // place is the point up to which the events were read.
@@ -221,7 +221,7 @@ func above(file string) []string {
 	}
 }
 
-// The method `reach` returns the place after it has read all events up to now.
+// The method `reach` waits until the watch has read all events up to now, and returns the place.
 func (w *reportWatch) reach(ctx context.Context) (place, error) {
 	select {
 	case <-w.marked: // drop the event of an earlier mark

@@ -44,8 +44,8 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
-// The function `ours` returns why the agent ended a context's work (cancelled or timed out). The
-// function returns nil if the agent did not end the work.
+// If the agent has ended the work of a context, the function `ours` returns the reason: cancelled
+// or timed out. Otherwise the function returns nil.
 func ours(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
 		return cause
@@ -76,7 +76,7 @@ func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	return a.resume(ctx, dir, spec)
 }
 
-// The method `begin` starts a run that was not started before.
+// begin starts a run that was not started before.
 func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) error {
 	order := *claimed.Order
 	had := hasFile(dir, wantedFile)
@@ -258,7 +258,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	}
 	if spec.Order.Mode == tutti.ModeApply {
 		owed, err := a.debts.settle(dir, spec.Order.Run)
-		if err != nil { // without a result on disk, the next agent counts again what this run owes
+		if err != nil { // the agent writes no result to disk, so the next agent counts again what this run owes
 			a.debts.postpone(dir)
 			return tell(ctx, a, dir, unrecorded(out, err), err)
 		}
@@ -294,8 +294,8 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 }
 
 // The method `end` writes the result. From then on the run is in the outbox. If the disk is full,
-// end sends the result to the server at once. Without this message, the run would look as if it
-// were still going on.
+// the method sends the result to the server at once. Without this message, the run would look as if
+// it were still going on.
 func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error {
 	if result.StartedAt.IsZero() {
 		result = over(result)
@@ -317,8 +317,10 @@ func keepResult(dir string, result tutti.Result) error {
 	return err
 }
 
-// endedBefore returns an error if a run without a result on disk began before this run. Each agent counts again what such
-// a run owes. After a later run, this count would be wrong. If only the server has the result, endedBefore writes it now.
+// endedBefore returns an error if a run without a result on disk began before this run. After its
+// start, each agent counts the refreshes of such a run again. If a later run had ended before this
+// second count, the count would be wrong. If only the server has the result of the earlier run,
+// endedBefore now writes this result to disk.
 func endedBefore(a *Agent, next tutti.RunID) error {
 	dirs, err := a.runDirs()
 	if err != nil {

@@ -68,8 +68,9 @@ func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
 
-// acceptAgain is how long accept waits after an error. The process may have no free file descriptors.
-// If accept gave up, clients would wait for ever.
+// After an error, the function `accept` waits for acceptAgain and tries again. An error may come
+// because the process has no free file descriptors. If the function gave up, clients would wait for
+// ever.
 const acceptAgain = time.Second
 
 // The function `accept` serves connections until ctx ends. The function returns after all
@@ -120,10 +121,11 @@ type request struct {
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
 	Opens    bool            `json:"opens"` // in a hello: the module accepts secrets, and makes them Sensitive
-	// Sensitive is true if a published value must be sealed. For names its targets.
+	// Sensitive is true if a published value must be sealed. The field For then names the targets of
+	// the value.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
-	Withdraw  bool     `json:"withdraw"` // in `published`: the run wants no value
+	Withdraw  bool     `json:"withdraw"` // in `published`: the run wants that no value is published
 
 	Stored      map[tutti.NodeName]wire.Stored `json:"stored"`
 	CatalogUUID string                         `json:"catalog_uuid"`

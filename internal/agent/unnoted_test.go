@@ -39,7 +39,7 @@ func TestForeignRunsThatAreNotNoted(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(full+".new", "stuff"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Rename(full+".new", full); err != nil { // an agent removes an empty directory
+			if err := os.Rename(full+".new", full); err != nil { // the directory is not empty, because an agent would remove an empty one
 				t.Fatal(err)
 			}
 			if tc.restart {
@@ -79,7 +79,7 @@ func TestLocalRunsThatAreNotNoted(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(full+".new", "stuff"), 0o755); err != nil {
 				return "", err
 			}
-			return full, os.Rename(full+".new", full) // an agent removes an empty directory
+			return full, os.Rename(full+".new", full) // the directory is not empty, because an agent would remove an empty one
 		}},
 		{"the disk does not take the result", func(_ *lab, p *puppet) (string, error) {
 			full := filepath.Join(p.dir, "log.jsonl") // the agent cannot sync this file

@@ -10,8 +10,8 @@ import (
 // watches are the watches of all files at which a Puppet of this node writes its reports.
 type watches struct {
 	*Agent
-	agent  *watch        // of `puppet agent`, and of `puppet apply` if it writes to the same file
-	apply  *watch        // of `puppet apply` if it writes to another file
+	agent  *watch        // watches the reports of `puppet agent`, and of `puppet apply` if it writes to the same file
+	apply  *watch        // watches the reports of `puppet apply` if it writes to another file
 	bell   chan struct{} // rings when a report, or puppet.conf, may have changed
 	said   string        // the reason why a report was skipped
 	failed bool          // the agent could not complete the last look
@@ -36,7 +36,7 @@ func (w *watches) look(ctx context.Context) (heard bool, err error) {
 	}
 	files, conf, err := w.opts.Witness.ReportFiles()
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return false, nil // there is no Puppet; look asks again after the next run of Tutti's
+		return false, nil // Puppet is not installed; the agent looks again after the next run of Tutti
 	}
 	if err != nil {
 		w.failed = true
@@ -46,7 +46,7 @@ func (w *watches) look(ctx context.Context) (heard bool, err error) {
 	w.agent.leaves = func(dir string) bool { return alone || w.program(dir) == tutti.ProgramAgent }
 	w.apply.leaves = func(dir string) bool { return w.program(dir) == tutti.ProgramApply }
 	if alone && w.apply.reports != nil {
-		w.apply.reports.missed() // nobody looks at this file now
+		w.apply.reports.missed() // the agent does not look at this file any more
 	}
 	for i, file := range files {
 		one := []*watch{w.agent, w.apply}[i]
