@@ -45,8 +45,8 @@ var Relations = []string{"before", "notify", "require", "subscribe"}
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
 // safeExports lists, for some native types, the parameters that do not give root on the collecting node. With these
-// parameters, an export cannot change another file, run a command, or mean another resource (`name`). Add a type only
-// after you have read the type and its providers.
+// parameters, an export cannot change another file, run a command, or apply to another resource (parameter `name`).
+// Add a type only after you have read the type and its providers.
 var safeExports = map[string][]string{
 	// These types are from sshkeys_core and host_core. The list leaves out `target`, which names the file to change.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
@@ -125,8 +125,8 @@ func (g ExportGrant) has(parameter string) bool {
 	return parameter == "alias" && strings.HasPrefix(g.Type, "Nagios_")
 }
 
-// OldDangerousExport reports whether a type needed the word `dangerous` before 0.3.0. The field
-// Grant.Exports keeps that meaning.
+// OldDangerousExport reports whether a type needed the word `dangerous` before 0.3.0. The types in
+// the field Grant.Exports keep this earlier meaning.
 func OldDangerousExport(name string) bool {
 	return slices.Contains([]string{"Cron", "Exec", "File", "Package", "Ssh_authorized_key", "User"}, name)
 }

@@ -105,8 +105,8 @@ func later(t *testing.T, h *lab.Host, script string) {
 	})
 }
 
-// checkOneStart counts the first phase lines of launchers in a run's directory, and fails unless
-// there is exactly one.
+// Each launcher writes a first phase line into a run's directory. checkOneStart checks that there
+// is exactly one such line.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
 	got := sh(t, h, fmt.Sprintf(`grep -c '"phase":"settings"' /var/lib/tutti/agent/runs/%s/phase.jsonl`, run))

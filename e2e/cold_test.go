@@ -214,7 +214,7 @@ func converge(t *testing.T, f *stage.LabFleet) *job {
 	return &job{id: id, t: t, f: f}
 }
 
-// checkAllGood fails unless the server says that every node's last run was good.
+// checkAllGood checks that, for the server, every node's last run was good.
 func checkAllGood(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	nodes, err := f.Client.ListNodes(t.Context())

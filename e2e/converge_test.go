@@ -55,8 +55,8 @@ func roundSite(word string) string {
 	`, "WORD", word)
 }
 
-// checkRound fails unless the value of the first node has reached the last node, and no node needs
-// a run.
+// checkRound checks that the value of the first node has reached the last node, and that no node
+// needs a run.
 func checkRound(t *testing.T, word string) {
 	t.Helper()
 	for _, name := range []string{"node-03", "node-01"} {
@@ -82,7 +82,7 @@ func (j *job) checkSummary(verdict tutti.Verdict, runs, failed int) {
 	}
 }
 
-// checkConverged fails unless a job converged with the wanted number of runs of each node.
+// checkConverged checks that a job converged with the wanted number of runs of each node.
 func (j *job) checkConverged(want map[tutti.NodeName]int) {
 	j.t.Helper()
 	got := map[tutti.NodeName]int{}

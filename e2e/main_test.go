@@ -385,7 +385,7 @@ func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
 	return nil
 }
 
-// The method `expect` fails unless the run ended with this outcome and reason, and the message
+// The method `expect` checks that the run ended with this outcome and reason, and that the message
 // contains the text.
 func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, says string) {
 	j.t.Helper()

@@ -131,8 +131,8 @@ func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	return j
 }
 
-// checkSwift fails unless the cluster works, the daemons run, and both sides know which node owns
-// each export.
+// checkSwift checks that the cluster works and that the daemons run. Tutti must also know which
+// node has exported each resource that another node has collected.
 func checkSwift(t *testing.T, f *stage.LabFleet, j *job) {
 	t.Helper()
 	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {

@@ -66,7 +66,7 @@ func TestPuppetUpgrade(t *testing.T) {
 	}
 }
 
-// checkWarm fails unless a run has changed something, was warm, and used that version of Puppet.
+// checkWarm checks that a run has changed something, was warm, and used this version of Puppet.
 func checkWarm(t *testing.T, j *job, r *engine.Run, version string) {
 	t.Helper()
 	j.expect(r, tutti.Changed, "", "")

@@ -201,7 +201,7 @@ func (m *mixed) works() {
 	m.wrote(m.number)
 }
 
-// The method `wrote` fails unless node-02 has the number.
+// The method `wrote` checks that node-02 has the number.
 func (m *mixed) wrote(number int) {
 	m.t.Helper()
 	h, err := m.Lab.Host("node-02")

@@ -109,7 +109,8 @@ func (w *truth) clone(name string) {
 	}
 }
 
-// setBack restores Tutti's state on a node to its content before a change with which the node has already run.
+// setBack saves Tutti's state on a node, makes a change, and runs the node with this change. Then setBack
+// restores the saved state.
 func (w *truth) setBack(name string) {
 	w.say("set-back " + name)
 	h := w.host(name)
@@ -139,8 +140,8 @@ func (w *truth) ticket(name string) string {
 	return ""
 }
 
-// The method `restore` restores the server from a backup that is older than a change with which nodes have
-// already run.
+// The method `restore` makes a backup of the server, makes a change, and starts a converge with this
+// change. Then the method restores the server from the backup.
 func (w *truth) restore() {
 	w.say("restore")
 	sh(w.t, w.fleet.Server, "rm -f /var/tmp/truth.tar; tutti server backup /var/tmp/truth.tar")

@@ -41,7 +41,7 @@ func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Jo
 	return warm.Job
 }
 
-// checkOwnFacts fails unless the runs of a step have collected their own facts. The first run of a node in a
+// checkOwnFacts checks that the runs of a step have collected their own facts. The first run of a node in a
 // person's job must collect its own facts.
 func checkOwnFacts(t *testing.T, st *engine.Step) {
 	t.Helper()

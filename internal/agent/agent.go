@@ -417,7 +417,7 @@ func (a *Agent) claims(ctx context.Context) error {
 			again = min(again, a.safetyRuns(ctx))
 		}
 		switch {
-		case errors.Is(err, errNotGreeted): // hello calls poke after the exchange
+		case errors.Is(err, errNotGreeted): // after the exchange of the ticket, the method `hellos` wakes this loop
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
 			again = min(again, held.after(err))
@@ -433,7 +433,7 @@ func (a *Agent) claims(ctx context.Context) error {
 
 func (a *Agent) setStuck(err error) {
 	if err != nil && away(err) {
-		err = nil // the server itself notices that the node is away
+		err = nil // report nothing, because the server itself notices that the node is away
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

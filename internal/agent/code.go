@@ -341,7 +341,7 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		for _, part := range codeParts { // the manifest is last, so that the next collect can finish a removal
+		for _, part := range codeParts { // remove the manifest last, so that the next `collect` can finish an interrupted removal
 			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
 				return err
 			}

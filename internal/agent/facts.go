@@ -174,7 +174,7 @@ func (f *factsWatch) lastWithFacts() string {
 	return ""
 }
 
-// The method `tell` reports the present facts to the server, unless the server already has them.
+// If the server does not have the present facts yet, the method `tell` reports them to the server.
 func (f *factsWatch) tell(ctx context.Context) error {
 	if f.now.Facts == "" || f.running() || !hasFile(f.dir, sentFile) || f.toldOf == f.dir && f.told == f.now.Facts {
 		return nil

@@ -89,7 +89,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		}, false},
 		{"two of ours in quick succession", func(t *testing.T, l *lab, w *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the agent would remove the directory of a run that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 			w.save(t, 100, 2, recent(t, foreignID(1001)))
 			w.save(t, 101, 2, recent(t, ours))
 		}, false},
@@ -111,7 +111,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		{"two, and one of ours that was not seen either", func(t *testing.T, l *lab, w *witness) {
 			w.save(t, 100, 2, recent(t, foreignID(1)))
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the agent would remove the directory of a run that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 			w.save(t, 101, 2, recent(t, foreignID(1001)))
 			w.save(t, 102, 2, recent(t, ours))
 		}, true},
@@ -157,7 +157,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 				l := newLab(t, applies)
 				w, opt := witnesses(t)
 				l.put(ours, "report.json", []byte("{}"))
-				l.put(ours, "sent", []byte("{}")) // without this file, the agent would remove the directory of a run that never began
+				l.put(ours, "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 				w.save(t, 49, 2, recent(t, foreignID(0)))
 				l.seen(foreignID(0))
 				l.start(opt)
@@ -264,7 +264,7 @@ func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.put(foreignID(1000), "report.json", []byte("{}"))
-	l.put(foreignID(1000), "sent", []byte("{}")) // without this file, the agent would remove the directory of a run that never began
+	l.put(foreignID(1000), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 	w.save(t, 100, 2, recent(t, foreignID(1)))
 	w.save(t, 101, 2, recent(t, foreignID(1000))) // ours
 	w.taken(t)
