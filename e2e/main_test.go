@@ -329,8 +329,8 @@ const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")
 
-// The method `until` watches the job, and returns after the first event for which the condition
-// holds, or at the end of the job. If the server restarts, the function waits for the server.
+// The method `until` watches the job. It returns after the first event for which the condition
+// holds, or at the end of the job. If the server restarts, the method waits for the server.
 func (j *job) until(holds func(api.Watched) bool) *job {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))

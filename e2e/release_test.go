@@ -247,8 +247,8 @@ func (m *mixed) explains() {
 	}
 }
 
-// The method `refused` starts a plan whose first step counts as unknown to the last release, and
-// checks where Tutti reports the refusal.
+// The method `refused` starts a plan. The test treats the first step as unknown to the last
+// release. The method checks where Tutti reports the refusal of this step.
 func (m *mixed) refused() {
 	m.t.Helper()
 	m.push(mixedSite)

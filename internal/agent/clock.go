@@ -52,8 +52,8 @@ func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	return max(0, now.Sub(run.Result.StartedAt))
 }
 
-// asNews returns a run of the outbox in the form in which the agent reports it now. The field Whole stays true only in
-// the first report of the run, soon after the end of the run, by the agent that has seen the run. In later reports
+// asNews returns a run of the outbox in the form in which the agent reports it now. The field Whole stays true only if
+// the agent that has seen the run reports it for the first time, soon after the end of the run. In all other reports
 // Whole is false, because nobody knows what has happened since the run.
 func (a *Agent) asNews(h heard) tutti.Foreign {
 	f := h.Foreign

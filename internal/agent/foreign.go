@@ -133,8 +133,8 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 // had no error.
 var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
 
-// cannotNote sets the reason why the agent cannot store runs that the server did not order, and reports a change to the
-// server at once. A nil error means that the agent has stored all these runs.
+// cannotNote sets the reason why the agent cannot store runs that the server did not order. A nil error means that the
+// agent has stored all these runs. If the reason changes, the agent reports the new reason to the server at once.
 func (w *watches) cannotNote(err error) {
 	w.mu.Lock()
 	changed := errorText(err) != errorText(w.unnoted)
@@ -154,18 +154,19 @@ type watch struct {
 	file    string
 	conf    string // a change of this file rings the bell, too
 	failed  bool   // the agent could not complete the last look
-	// The field `leaves` reports whether our run in a directory leaves its report in this file.
+	// The field `leaves` reports whether the run of Tutti in a directory leaves its report in this
+	// file.
 	leaves func(dir string) bool
 
 	// The field `done` is the place up to which the agent has dealt with all reports.
 	done  place
-	since time.Time // the time when the last undisturbed look began
+	since time.Time // when the last look began during which no report arrived
 	last  tutti.RunID
 	noted bool // last is also on disk
 	// The field `read` contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
-	// ours are our runs whose reports count as arrived. The agent has not read the reports of the
-	// runs in `assumed`, which are also in `ours`.
+	// ours contains the runs of Tutti whose reports count as arrived. Some of these runs are also in
+	// `assumed`: the agent has not read their reports.
 	ours, assumed map[tutti.RunID]bool
 }
 

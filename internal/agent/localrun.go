@@ -57,7 +57,7 @@ func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 func (a *Agent) safetyRun(ctx context.Context) error {
 	order, err := a.localOrder(tutti.ModeApply)
 	if err == nil {
-		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // otherwise a restarted agent would make the run again
+		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // note the run first, so that a restarted agent does not make it again
 	}
 	if err != nil {
 		return err

@@ -221,8 +221,8 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is the number of bytes that are sent from the beginning of a run's log, and also from the
-// end of the log.
+// If the log of a run is long, the agent sends only its first maxLog bytes and its last maxLog
+// bytes.
 const maxLog = 16 << 20
 
 // readLog returns the log of a run in the form in which it is sent. The whole log stays in the run's
