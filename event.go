@@ -38,7 +38,7 @@ const (
 	ScopeJob  Scope = "job"  // the watch of the job that the event's ID names
 	ScopeRun  Scope = "run"  // the watch of the run that the event's ID names, and the watch of that run's job
 	ScopeNode Scope = "node" // the watch of a node, but no watch of a job
-	ScopeNone Scope = "none" // of nobody
+	ScopeNone Scope = "none" // no watch shows the event
 )
 
 // Trail says for which events of a kind the audit trail keeps the full bytes. For all other events
@@ -47,7 +47,7 @@ type Trail string
 
 // The two ways.
 const (
-	TrailAlways    Trail = "always"    // of all
+	TrailAlways    Trail = "always"    // the audit trail keeps the bytes of all events of the kind
 	TrailOperators Trail = "operators" // the audit trail keeps the bytes of events that operators caused
 )
 

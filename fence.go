@@ -11,7 +11,7 @@ import (
 // have the same number but different random parts, both servers were restored from one log. Neither server has the
 // later events of the other.
 type Epoch struct {
-	Number uint64 `json:"number"` // 1 at first
+	Number uint64 `json:"number"` // the first epoch has the number 1
 	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.
 }
 

@@ -233,6 +233,7 @@ type Grant struct {
 	Exports   []string `json:"exports,omitempty"`
 	Dangerous bool     `json:"dangerous,omitempty"`
 	// Compile is true if the Puppet Server of these nodes compiles for all other nodes. The Puppet
-	// Server gets the answers that the other nodes would get (see Compile). It takes Dangerous.
+	// Server gets the answers that the other nodes would get (see Compile). A grant with Compile also
+	// needs Dangerous.
 	Compile bool `json:"compile,omitempty"`
 }

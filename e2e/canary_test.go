@@ -54,7 +54,7 @@ func TestCanary(t *testing.T) {
 		nodes, err := fleet.Client.ListNodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(n api.NodeView) bool { return n.Stands == api.NodeFailed })
 	})
-	if err := fleet.Client.SetValue(t.Context(), "shared/canary/other", []byte(`1`)); err != nil { // something else happens
+	if err := fleet.Client.SetValue(t.Context(), "shared/canary/other", []byte(`1`)); err != nil { // this change must not bring the new code to other nodes
 		t.Fatal(err)
 	}
 	shown, code := tuttiCLI(t, fleet, "code", "show")

@@ -34,7 +34,7 @@ func newWeather(seed uint64, nodes int) weather {
 		return w
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
-	w.slowed = int((seed - 1) % uint64(nodes)) // each in turn
+	w.slowed = int((seed - 1) % uint64(nodes)) // the next seed slows the next node
 	w.slow = lab.Slow{Delay: time.Duration(20+r.IntN(180)) * time.Millisecond, Loss: float64(r.IntN(4)) / 100}
 	for i := range w.delays {
 		w.delays[i] = time.Duration(r.IntN(200)) * 100 * time.Millisecond

@@ -38,7 +38,7 @@ type ending struct {
 	begun   string // begun is a script for the middle of the run. If begun is set, the run is held in the middle.
 	because tutti.Reason
 	says    string
-	file    string // of the failure
+	file    string // the failure must name this file
 	line    int
 	reason  string
 }

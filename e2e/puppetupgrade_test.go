@@ -12,7 +12,8 @@ import (
 )
 
 // packPuppet builds two packages of a host's Puppet, without maintainer scripts: /root/old.deb is
-// the installed version, and /root/new.deb has a later version number. It prints both versions.
+// the installed version, and /root/new.deb has a later version number. The script prints both
+// versions.
 const packPuppet = `
 cd /root
 rm -rf old new

@@ -18,13 +18,13 @@ import (
 // puppetSite is a fleet with a Puppet Server, to which Tutti was added.
 type puppetSite struct {
 	*stage.LabFleet
-	server *lab.Host // the Puppet Server's
+	server *lab.Host // the host of the Puppet Server
 	web    []*lab.Host
 }
 
 // siteSpec describes the hosts of a site.
 type siteSpec struct {
-	lab.Spec          // with the host puppet
+	lab.Spec          // contains the host `puppet`
 	tutti    string   // the host on which Tutti's server runs
 	units    []string // units of the host puppet that the test starts
 	nodes    []string // nodes are the hosts that join. On these hosts the stock daemon runs, and has already run once.
@@ -159,8 +159,8 @@ func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 // compileGrant lets the Puppet Server's host compile for all other nodes.
 const compileGrant = "  - {to: servers, compile: true, dangerous: true}\n"
 
-// installModule installs the module on the Puppet Server, which reads it at a start or reload. Its
-// host has joined.
+// installModule installs the module on the Puppet Server, which reads it at a start or reload. The
+// host of the Puppet Server has joined the fleet before.
 func (s *puppetSite) installModule(t *testing.T) {
 	t.Helper()
 	sh(t, s.server, `tutti puppet-server install

@@ -125,9 +125,9 @@ type Options struct {
 	// such socket.
 	Compile *CompileSocket
 
-	Beat     time.Duration // between heartbeats; 5 s
+	Beat     time.Duration // time between heartbeats; the default is 5 s
 	Patience time.Duration
-	KeepRuns int // directories of ended runs that are kept; 20
+	KeepRuns int // how many directories of ended runs the agent keeps; the default is 20
 	Refusals int
 }
 
@@ -323,7 +323,7 @@ func (a *Agent) poke() { ring(a.wake) }
 func ring(bell chan struct{}) {
 	select {
 	case bell <- struct{}{}:
-	default: // it rings already
+	default: // the channel already contains a signal
 	}
 }
 

@@ -152,7 +152,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 // The node works again when the server begins the next epoch.
 func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l := newLab(t, applies)
-	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // acknowledged events that the server has lost
+	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // as if the server had acknowledged these events and lost them
 	l.start(quick)
 	l.line.settle()
 	l.line.settle() // wait until the agent has noted the first answer

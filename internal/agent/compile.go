@@ -78,7 +78,7 @@ func (a *Agent) isCompiler(conn net.Conn) error {
 type peer struct{ uid, pid int }
 
 // compileConn is the connection of one compile. The agent keeps only the hello of the connection.
-// It keeps no answers, because the Puppet Server asks each question once.
+// The agent keeps no answers, because the Puppet Server asks each question once.
 type compileConn struct {
 	agent *Agent
 	by    request // the hello of this connection

@@ -93,7 +93,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			w.cannotNote(cmp.Or(err, errNotNoted))
 		}
 		if (tells || heard) && a.isTaken() { // if the server does not accept this machine, the agent reports later
-			locals := a.unheard.none() // read before sending
+			locals := a.unheard.none() // read this before sending, because a local run may end in the meantime
 			told, err := a.sendForeigns(ctx)
 			if err == nil && locals {
 				if a.unheard.told() {

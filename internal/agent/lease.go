@@ -50,7 +50,7 @@ const (
 type leaseholder struct {
 	*Agent
 	note  *leaseNote
-	until time.Time         // end of the lease; a change of the clock does not change it
+	until time.Time         // end of the lease, by the monotonic clock
 	renew time.Time         // when the agent asks the server again
 	said  tutti.LeaseReport // the last report
 }

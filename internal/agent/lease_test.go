@@ -252,7 +252,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 		reason string
 		gone   time.Duration
 		clock  time.Duration // how far the clock was ahead when the agent wrote the note
-		left   time.Duration // after the start
+		left   time.Duration // how long the lease lasts after the start
 	}{
 		{"a moment", time.Second, 0, leaseLength - time.Second},
 		{"too long: its first act is to end it", leaseLength + time.Second, 0, 0},
@@ -307,8 +307,8 @@ func (h *holder) ahead(by time.Duration) {
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // makes the holder begin a change; the test kills the agent just before the change
-		want   tutti.LeaseWant // then
+		before func(h *holder) // prepares the holder
+		want   tutti.LeaseWant // what the server wants after that; the test kills the agent just before the next change of the file
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent
 		after  string

@@ -50,7 +50,7 @@ func TestForeignRunsThatAreNotNoted(t *testing.T) {
 				l.start(opt, often)
 			}
 			w.taken(t)
-			beats := 0 // each wakes
+			beats := 0 // each beat wakes the wait
 			l.line.wait("the node to say so, or many beats", func() bool { beats++; return l.view().Unnoted != "" || beats > 100 })
 			got := l.view()
 			if got.Stands != api.NodeSuspect || !strings.Contains(got.Unnoted, "not empty") {
@@ -101,7 +101,7 @@ func TestLocalRunsThatAreNotNoted(t *testing.T) {
 			})
 			run := l.asked(tutti.ModeApply)
 			full := <-filled
-			beats := 0 // each wakes
+			beats := 0 // each beat wakes the wait
 			l.line.wait("the node to say so, or many beats", func() bool { beats++; return l.view().Unnoted != "" || beats > 300 })
 			if got := l.view(); got.Stands != api.NodeSuspect || !strings.Contains(got.Unnoted, string(run)) {
 				t.Errorf("the node stands %s, and says %q", got.Stands, got.Unnoted)
