@@ -13,7 +13,7 @@ import (
 // kind of event is one struct. Fields are only added and never removed, because later releases must
 // still fold old logs.
 type Body interface {
-	// Kind is `noun.verb`. The subject in the log consists of the noun of the kind and of the ID.
+	// Kind is `noun.verb`. The subject in the log consists of this noun and the ID.
 	Kind() string
 	// ID identifies the thing to which the event happened (a job, a run, a node, …). The log encodes
 	// the ID before it puts the ID into a subject.

@@ -123,7 +123,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// seeds reads the numbers in an environment variable, which are separated by commas.
+// The function `seeds` reads the numbers in an environment variable, which are separated by commas.
 func seeds(t *testing.T, variable, without string) []uint64 {
 	t.Helper()
 	var out []uint64

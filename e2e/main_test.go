@@ -259,7 +259,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	within(t, time.Minute, what, holds)
 }
 
-// The function `within` is like eventually, with another time limit.
+// The function `within` is like the function `eventually`, with another time limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -275,8 +275,8 @@ func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// push sends a fleet file and an environment. The environment has a site manifest, and further
-// files by their path in the environment.
+// The function `push` sends a fleet file and an environment. The environment has a site manifest,
+// and further files by their path in the environment.
 func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	t.Helper()
 	if err := fleet.Push(t.Context(), write(t, fleetFile, site, more...)); err != nil {

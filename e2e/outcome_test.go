@@ -174,7 +174,7 @@ func (e ending) check(t *testing.T, node tutti.NodeName) {
 	}
 }
 
-// The method `begin` starts the run. If the case has a script for the middle of the run, begin
+// The method `begin` starts the run. If the case has a script for the middle of the run, the method
 // executes this script.
 func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	if e.begun == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// pluginDir is a directory in the production environment. A test puts a feature there that has the
-// name of one of Puppet's own features.
+// pluginDir is a directory in the production environment. A test puts a feature into this
+// directory. The feature has the name of one of Puppet's own features.
 const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
 
 // The method `plugins` checks a plugin that replaces one of Puppet's files and belongs to no type.

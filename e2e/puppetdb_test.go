@@ -62,8 +62,8 @@ func (s *puppetSite) lag(t *testing.T) (end func()) {
 	}
 }
 
-// throughPuppetDB deploys the example through a Puppet Server and the exported resources in its
-// PuppetDB. The test then changes an export.
+// throughPuppetDB deploys the example through a Puppet Server. The exported resources go through
+// the PuppetDB of this server. The test then changes an export.
 func (s *puppetSite) throughPuppetDB(t *testing.T) {
 	s.setFleet(t, swiftSiteFleet)
 	t.Run("deployed by the plan", func(t *testing.T) {

@@ -51,7 +51,7 @@ node 'node-02' {
 
 const mixedSlow = "exec { '/bin/sleep 600': }\n"
 
-// mixed is a fleet whose server and agents are of this release or of the last release.
+// The type `mixed` is a fleet whose server and agents are of this release or of the last release.
 type mixed struct {
 	*stage.LabFleet
 	t      *testing.T

@@ -215,7 +215,7 @@ func (w *truth) cleanUp() {
 	w.push()
 }
 
-// rewrite changes the code for one node.
+// The method `rewrite` changes the code for one node.
 func (w *truth) rewrite(name string) {
 	n := w.node[name]
 	switch w.rnd.IntN(8) {
@@ -246,7 +246,7 @@ func (w *truth) rewrite(name string) {
 	}
 }
 
-// site is the code.
+// The method `site` returns the site manifest of the code.
 func (w *truth) site() string {
 	var s strings.Builder
 	s.WriteString("define truth_line($content) {\n  file { \"/run/truth/line-${title}\": content => \"${content}\" }\n}\n")
@@ -287,7 +287,7 @@ func (w *truth) site() string {
 	return s.String()
 }
 
-// files returns the other files of the code.
+// The method `files` returns the other files of the code.
 func (w *truth) files() map[string]string {
 	out := map[string]string{}
 	for name, n := range w.node {

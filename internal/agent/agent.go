@@ -140,7 +140,7 @@ type Warm interface {
 	Memory() int64
 }
 
-// cold loads nothing.
+// The type `cold` is a Warm that loads nothing.
 type cold struct{}
 
 func (cold) Expect(wire.Expectation) {}
@@ -497,7 +497,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	return true, a.flush(ctx)
 }
 
-// claim asks for the next order.
+// The method `claim` asks for the next order.
 func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	trusts, listed := a.opts.Signers.Trusts(), a.opts.Acting.Listed()
 	claimed, err := call[wire.Claimed](ctx, a, wire.OpClaim, wire.Claim{

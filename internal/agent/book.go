@@ -187,8 +187,8 @@ func (b *book) overlapped() bool {
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 
-// clock returns the time when the run last came to its gate. If the run never came to its
-// gate, clock returns when the run began.
+// The method `clock` returns the time when the run last came to its gate. If the run never came to
+// its gate, the method returns when the run began.
 func (b *book) clock(began tutti.Clock) tutti.Clock {
 	b.mu.Lock()
 	defer b.mu.Unlock()

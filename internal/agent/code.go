@@ -158,7 +158,7 @@ func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	return m, err
 }
 
-// fetch builds the tree under a temporary name and renames it when it is complete.
+// The method `fetch` builds the tree under a temporary name and renames it when it is complete.
 func (c *codeStore) fetch(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	in, said, err := c.ask(ctx, order)
 	if err != nil {
@@ -275,7 +275,7 @@ func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f t
 	return os.WriteFile(to, raw, mode)
 }
 
-// files returns the paths of all files of the trees on this node, by digest.
+// The method `files` returns the paths of all files of the trees on this node, by digest.
 func (c *codeStore) files() map[tutti.Digest]string {
 	out := map[tutti.Digest]string{}
 	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))

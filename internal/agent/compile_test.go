@@ -50,7 +50,7 @@ func newCompiler(t *testing.T, uid int) compiler {
 	return c
 }
 
-// The method `begin` starts the agent. If an agent is running, begin replaces it.
+// The method `begin` starts the agent. If an agent is running, the method replaces this agent.
 func (c compiler) begin(uid int, change ...func(*agent.Options)) {
 	c.kill()
 	claims := c.line.count(wire.OpClaim)

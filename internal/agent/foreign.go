@@ -53,8 +53,8 @@ type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
 	Nth     int           `json:"nth,omitempty"` // a run that came later has a higher number, regardless of its clock
-	// Took is the time between the beginning of the run and the moment when the agent saw it (see
-	// the method sees).
+	// Took is the time between the beginning of the run and the moment when the agent saw it (see the
+	// method `sees`).
 	Took time.Duration `json:"took,omitempty"`
 	// Told is the server's epoch, as last known before the agent reported the run. Told is
 	// nil if the agent has not reported the run yet.
@@ -145,7 +145,8 @@ func (w *watches) cannotNote(err error) {
 	}
 }
 
-// watch compares the reports that arrived at one file with the reports that the agent has read.
+// The type `watch` compares the reports that arrived at one file with the reports that the agent
+// has read.
 type watch struct {
 	*Agent
 	name    string       // distinguishes the files of this watch from the files of other watches
@@ -165,8 +166,8 @@ type watch struct {
 	noted bool // last is also on disk
 	// The field `read` contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
-	// ours contains the runs of Tutti whose reports count as arrived. Some of these runs are also in
-	// `assumed`: the agent has not read their reports.
+	// The field `ours` contains the runs of Tutti whose reports count as arrived. Some of these runs
+	// are also in `assumed`: the agent has not read their reports.
 	ours, assumed map[tutti.RunID]bool
 }
 
@@ -562,8 +563,8 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 	return writeSealed(file, h)
 }
 
-// epoch is the last epoch of the server that this node has seen. The epoch is zero if the
-// node has seen none.
+// The method `epoch` returns the last epoch of the server that this node has seen. The epoch is
+// zero if the node has seen none.
 func (a *Agent) epoch() tutti.Epoch {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil {

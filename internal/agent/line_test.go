@@ -194,7 +194,7 @@ func (l *line) OnConnect(f func()) {
 	f()
 }
 
-// sever cuts the line, and mend connects it again.
+// The method `sever` cuts the line, and the method `mend` connects the line again.
 func (l *line) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

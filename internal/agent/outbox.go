@@ -65,8 +65,9 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	return kept.Result
 }
 
-// flush sends the outbox. For each ended run, flush first sends the values that the run published while
-// the server was away. After these values, flush sends the result with report, log and record.
+// The method `flush` sends the outbox. For each ended run, the method first sends the values that the
+// run published while the server was away. Then the method sends the result with report, log and
+// record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -182,9 +183,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. The method encloses small parts,
-// and sends large parts now as blobs. If a part cannot be read or the server refuses the part,
-// attach leaves it out, because the outcome matters more.
+// The method `attach` adds the log, the record and the report to the result. The method encloses
+// small parts, and sends large parts now as blobs. If a part cannot be read or the server refuses
+// the part, the method leaves the part out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string

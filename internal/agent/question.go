@@ -15,8 +15,8 @@ import (
 )
 
 // The method `ask` answers a question of the run. If the run has asked the question before, it gets
-// the same answer again. For a new question, ask sends the question to the server. If the server is
-// away, ask returns the last known answer.
+// the same answer again. The method sends a new question to the server. If the server is away, the
+// method returns the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
 	s.asking.Lock() // without the lock, two equal questions at the same time could get different answers
 	defer s.asking.Unlock()

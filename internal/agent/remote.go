@@ -224,7 +224,7 @@ func (a *Agent) mayRun() (waits string, err error) {
 	return "", a.trouble()
 }
 
-// facts returns the facts of the latest run that collected facts. The method returns
+// The method `facts` returns the facts of the latest run that collected facts. The method returns
 // false if no run has collected facts.
 func (a *Agent) facts() (map[string]any, bool) {
 	raw, err := a.lastFacts()

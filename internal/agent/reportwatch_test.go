@@ -33,7 +33,7 @@ func (w *witness) save(t *testing.T, pid, times int, text string) {
 	}
 }
 
-// The function `recent` is the report of a run that began just now.
+// The function `recent` returns the report of a run that began just now.
 func recent(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	return report(t, int(time.Since(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Minutes())+1, run)
@@ -71,9 +71,9 @@ func (l *lab) unwatched() (out []tutti.RunID) {
 	return out
 }
 
-// A report is replaced by the next one. If no look has read the report of a run, the actions of this
-// run are unknown. The agent reports this. It does not matter who replaced the report. Two saves by one run are one
-// report.
+// Each report replaces the report before it. If no look has read the replaced report, the agent does not know what
+// the run of this report did, and tells the server so. It does not matter who replaced the report. Two saves by one
+// run are one report.
 func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	ours := foreignID(1000)
 	for _, tc := range []struct {

@@ -282,7 +282,7 @@ func exchange(conn net.Conn, lines *bufio.Scanner, req ask) reply {
 	return r
 }
 
-// The function `changed` is the result of a successful run.
+// The function `changed` returns the result of a successful run.
 func changed() tutti.Result { return tutti.Result{Outcome: tutti.Changed, Phase: "report"} }
 
 // The function `applies` does the steps of an ordinary run.

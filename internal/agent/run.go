@@ -53,8 +53,9 @@ func ours(ctx context.Context) error {
 	return nil
 }
 
-// execute carries out a claimed order once. If the run's marker exists, execute follows the run and
-// never starts it again. If execute returns no error, the run's result is on disk.
+// The method `execute` carries out a claimed order once. If the run's marker exists, execute
+// follows the run and never starts it again. If execute returns no error, the run's result is on
+// disk.
 func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	order := *claimed.Order
 	dir := a.runDir(order.Run)

@@ -76,7 +76,7 @@ func opening(o *agent.Options) {
 	o.Boxes = &boxes{keys: []*ecdh.PrivateKey{servertest.Box(string(servertest.Key("db-01")))}}
 }
 
-// The function `keeping` is a lab with secrets.
+// The function `keeping` returns a lab with secrets.
 func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
 	t.Helper()
 	l := started(t, append([]func(*agent.Options){opening}, change...)...)

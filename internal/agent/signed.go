@@ -108,7 +108,7 @@ func (c *counters) begin(said tutti.Signed) error {
 }
 
 // The method `trust` follows the server's statements about code keys, and claims again to report
-// the node's new state. If the node cannot verify the statements, it begins nothing.
+// the node's new state. If the node cannot verify the statements, the node begins no run.
 func (a *Agent) trust(chain []tutti.Statement) error {
 	if len(chain) == 0 {
 		return nil

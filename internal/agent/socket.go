@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// socket answers one run's Puppet (docs/run-protocol.md). When the agent restarts during the run, the
-// next agent opens the socket again.
+// The type `socket` answers one run's Puppet (docs/run-protocol.md). When the agent restarts during
+// the run, the next agent opens the socket again.
 type socket struct {
 	agent    *Agent
 	dir      string
@@ -121,8 +121,8 @@ type request struct {
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
 	Opens    bool            `json:"opens"` // in a hello: the module accepts secrets, and makes them Sensitive
-	// Sensitive is true if a published value must be sealed. The field For then names the targets of
-	// the value.
+	// Sensitive is true if a published value must be sealed. If Sensitive is true, the field For lists
+	// the targets of the value.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
 	Withdraw  bool     `json:"withdraw"` // in `published`: the run wants that no value is published

@@ -7,7 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// watches are the watches of all files at which a Puppet of this node writes its reports.
+// The type `watches` contains a watch for each file to which a Puppet of this node writes its
+// reports.
 type watches struct {
 	*Agent
 	agent  *watch        // watches the reports of `puppet agent`, and of `puppet apply` if it writes to the same file
