@@ -15,12 +15,12 @@ const (
 	CodeInvalid         Code = "invalid"         // the input is wrong, and sending it again cannot help
 	CodeNotFound        Code = "not_found"       // the named thing does not exist
 	CodeConflict        Code = "conflict"        // the thing exists already, or changed at the same time
-	CodeUnauthenticated Code = "unauthenticated" // nobody we know
+	CodeUnauthenticated Code = "unauthenticated" // the caller is unknown
 	CodeRefused         Code = "refused"         // the caller is known, but has no grant
 	CodeUnavailable     Code = "unavailable"     // the other side does not answer, and trying again may help
 	CodeDeadline        Code = "deadline"        // the time limit was reached
 	CodeDamaged         Code = "damaged"         // the stored content is not the content that was written
-	CodeInternal        Code = "internal"        // our mistake
+	CodeInternal        Code = "internal"        // a mistake in Tutti
 )
 
 // Error is an error with a code and a message for people. The message says what is wrong, where,

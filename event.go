@@ -13,10 +13,10 @@ import (
 // kind of event is one struct. Fields are only added and never removed, because later releases must
 // still fold old logs.
 type Body interface {
-	// Kind is `noun.verb`. The subject in the log consists of the noun and the ID.
+	// Kind is `noun.verb`. The subject in the log consists of this noun and the ID.
 	Kind() string
 	// ID identifies the thing to which the event happened (a job, a run, a node, …). The log encodes
-	// the ID before it becomes part of a subject.
+	// the ID before it puts the ID into a subject.
 	ID() string
 }
 
@@ -38,7 +38,7 @@ const (
 	ScopeJob  Scope = "job"  // the watch of the job that the event's ID names
 	ScopeRun  Scope = "run"  // the watch of the run that the event's ID names, and the watch of that run's job
 	ScopeNode Scope = "node" // the watch of a node, but no watch of a job
-	ScopeNone Scope = "none" // of nobody
+	ScopeNone Scope = "none" // no watch shows the event
 )
 
 // Trail says for which events of a kind the audit trail keeps the full bytes. For all other events
@@ -47,7 +47,7 @@ type Trail string
 
 // The two ways.
 const (
-	TrailAlways    Trail = "always"    // of all
+	TrailAlways    Trail = "always"    // the audit trail keeps the bytes of all events of the kind
 	TrailOperators Trail = "operators" // the audit trail keeps the bytes of events that operators caused
 )
 
@@ -191,7 +191,7 @@ func readEvent(raw []byte) (eventJSON, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return in, Wrap(CodeInvalid, err, "event")
 	}
-	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json could not encode this time again
+	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // encoding/json can decode such a time, but not encode it
 		return in, Errorf(CodeInvalid, "event of kind %q: its time is in the year %d", in.Kind, year)
 	}
 	return in, nil

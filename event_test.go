@@ -217,7 +217,7 @@ func TestEveryKindHasAFixture(t *testing.T) {
 			methods += bytes.Count(raw, []byte("// Kind implements Body.\n"))
 		}
 	}
-	if rows := len(tutti.Kinds()) + 1; methods != rows { // and UnknownEvent
+	if rows := len(tutti.Kinds()) + 1; methods != rows { // one method for each kind, and one for UnknownEvent
 		t.Errorf("%d bodies in %d rows: a kind needs its row", methods, rows)
 	}
 }

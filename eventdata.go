@@ -10,8 +10,9 @@ var dataEvents = []eventKind{
 	{func() Body { return new(SecretSealed) }, ScopeNone, TrailOperators, KeepOwn},
 }
 
-// ExportsSet replaces all exports of a node. Only the job itself reads its overlay sets. Exports is
-// the content of the blob Set. The log contains only the digest.
+// ExportsSet replaces all exports of a node. If Overlay is true, only the runs of the same job see
+// these exports. Exports is the content of the blob with the digest Set. The log contains only this
+// digest.
 type ExportsSet struct {
 	Node    NodeName `json:"node"`
 	Run     RunID    `json:"run"`

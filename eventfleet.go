@@ -69,8 +69,8 @@ type CodePushed struct {
 	Statement *Statement `json:"statement,omitempty"`
 }
 
-// CodeResigned replaces the signed statement about code that the server may order nodes to run. Counter is its
-// statement's.
+// CodeResigned replaces the signed statement about code that the server may order nodes to run. Counter is the
+// counter in the Statement.
 type CodeResigned struct {
 	Environment string    `json:"environment"`
 	Code        Digest    `json:"code"`
@@ -176,7 +176,7 @@ func (b *EpochBegun) ID() string { return strconv.FormatUint(b.Number, 10) }
 // or lost.
 type ReportsRetired struct {
 	Through uint64 `json:"through"` // Through is the sequence of a run.finished event, for runs that Tutti started.
-	Foreign uint64 `json:"foreign"` // of foreign runs: run.foreign
+	Foreign uint64 `json:"foreign"` // Foreign is the sequence of a run.foreign event, for foreign runs.
 }
 
 // Kind implements Body.

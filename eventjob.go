@@ -165,8 +165,8 @@ const (
 	VerdictStuck     Verdict = "stuck"     // all nodes that are not good wait for a missing answer
 	VerdictDiverging Verdict = "diverging" // nodes keep changing each other's data
 	VerdictPartial   Verdict = "partial"   // all connected nodes are good, but some nodes are not connected
-	// the verdict of a reaction if some nodes are not good, and run later or when a person starts
-	// them
+	// a reaction has ended, and some nodes are not good; these nodes run later, or when a person
+	// starts them
 	VerdictDeferred Verdict = "deferred"
 )
 

@@ -155,8 +155,9 @@ type NodeConnected struct {
 	Node   NodeName `json:"node"`
 	Ticket Digest   `json:"ticket"`
 	Boot   string   `json:"boot,omitempty"`
-	// Rivals are tickets that only another machine can have, because this machine came with an older
-	// ticket. If the server hears a rival ticket again, there are two machines with one key.
+	// If the machine connected with an old ticket, Rivals lists the newer tickets of the node. This
+	// machine never got them, so only another machine can have them. If the server hears a rival
+	// ticket again, there are two machines with one key.
 	Rivals []Digest `json:"rivals,omitempty"`
 	// Out lists the tickets of machines that are no longer the node; see NodeKept.
 	Out []Digest `json:"out,omitempty"`
@@ -189,7 +190,7 @@ func (b *NodeConflicted) ID() string { return string(b.Node) }
 type NodeKept struct {
 	Node   NodeName `json:"node"`
 	Ticket Digest   `json:"ticket,omitempty"`
-	Out    []Digest `json:"out,omitempty"` // tickets of the others
+	Out    []Digest `json:"out,omitempty"` // the tickets of the other machines
 }
 
 // Kind implements Body.

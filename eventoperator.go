@@ -18,8 +18,8 @@ type OperatorIssued struct {
 	Serial   string    `json:"serial"` // hexadecimal
 	Expires  time.Time `json:"expires"`
 	CodeKey  bool      `json:"code_key,omitempty"` // may sign code
-	// CA is the CA that signed the certificate. CA is empty in events that are older than the second
-	// CA.
+	// CA is the CA that signed the certificate. CA is empty in events from the time when the server
+	// had only one CA.
 	CA Digest `json:"ca,omitempty"`
 }
 
@@ -94,6 +94,6 @@ type AuditSegment struct {
 	Last   uint64    `json:"last"`
 	Before Digest    `json:"before,omitempty"`
 	After  Digest    `json:"after"`
-	Until  time.Time `json:"until"` // of the last entry
+	Until  time.Time `json:"until"` // time of the last entry
 	Blob   Digest    `json:"blob"`
 }

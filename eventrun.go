@@ -86,8 +86,8 @@ func (*RunAsked) Kind() string { return "run.asked" }
 // ID implements Body.
 func (b *RunAsked) ID() string { return string(b.Run) }
 
-// RunProved says that a run has shown its node to be good, and was stopped at its gate. Nothing can have changed since
-// the node's last run.
+// RunProved says that a run has shown that its node is good. Nothing can have changed since the node's last run, so
+// the gate stops this run.
 type RunProved struct {
 	Run RunID `json:"run"`
 	// Rests is the start time, by the node's clock, of the run that applied the node's present state.

@@ -63,8 +63,8 @@ func TestOlderShapesOfEvents(t *testing.T) {
 	}
 }
 
-// differs returns the first difference between the values in two JSON texts. The result is empty if there is none. The
-// later text may have an additional field if the field is empty.
+// The function `differs` returns the first difference between the values in two JSON texts. The result is empty if
+// there is none. The later text may have an additional field if the field is empty.
 func differs(older, later string) string {
 	var was, is any
 	if err := json.Unmarshal([]byte(older), &was); err != nil {

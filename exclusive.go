@@ -13,7 +13,8 @@ type Exclusive struct {
 	Lease time.Duration `json:"lease"`
 	// Wait is how long the job waits for runs that are active when the job begins.
 	Wait time.Duration `json:"wait"`
-	// Keep is true if the nodes stay disabled when the job fails after one of its runs has begun.
+	// Keep is for a job that fails after one of its runs has begun. If Keep is true, the nodes then
+	// stay disabled.
 	Keep bool `json:"keep,omitempty"`
 }
 
@@ -50,7 +51,7 @@ type LeaseState string
 
 // The states. The empty state means that the node has not answered yet.
 const (
-	LeaseEnabled  LeaseState = "enabled"  // nobody has disabled it
+	LeaseEnabled  LeaseState = "enabled"  // nobody has disabled the node
 	LeaseHeld     LeaseState = "held"     // the job has disabled the node, and another Puppet may still run
 	LeaseIdle     LeaseState = "idle"     // the job has disabled the node, and no other Puppet runs
 	LeaseBusy     LeaseState = "busy"     // the job holds the node, and another Puppet did not end in time
@@ -96,7 +97,7 @@ type LeaseWant string
 // These are the possible values of LeaseWant. An empty LeaseWant asks the node for nothing.
 const (
 	LeaseHold    LeaseWant = "hold"    // the job disables the node for Length from now
-	LeaseRelease LeaseWant = "release" // be as before
+	LeaseRelease LeaseWant = "release" // the node returns to its earlier state
 	LeaseKeep    LeaseWant = "keep"    // the node stays disabled after the job is forgotten
 )
 

@@ -12,8 +12,8 @@ type ExportGrant struct {
 	// Defined is true for a defined type whose name has only one part.
 	Defined bool `json:"defined,omitempty"`
 	// Parameters lists the parameters that the resource may have, besides relations and tag. If the
-	// list is empty, safe parameters are allowed. Defined types and dangerous grants then allow all
-	// parameters.
+	// list is empty, the grant allows safe parameters only. An empty list in the grant of a defined
+	// type, or in a dangerous grant, allows all parameters.
 	Parameters []string `json:"parameters,omitempty"`
 	// OwnTitle requires that the title is the node's name, or begins with the node's name and one of `_:/@`
 	// or a space.
@@ -40,12 +40,13 @@ const MostExportedMiB = 8
 // Relations are the metaparameters that name other resources on the collecting node.
 var Relations = []string{"before", "notify", "require", "subscribe"}
 
-// steering are the metaparameters of an export that change how the collecting node runs.
+// The variable `steering` are the metaparameters of an export that change how the collecting node
+// runs.
 var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage"}
 
 // safeExports lists, for some native types, the parameters that do not give root on the collecting node. With these
-// parameters, an export cannot change another file, run a command, or mean another resource (`name`). Add a type only
-// after you have read the type and its providers.
+// parameters, an export cannot change another file, run a command, or apply to another resource (parameter `name`).
+// Add a type only after you have read the type and its providers.
 var safeExports = map[string][]string{
 	// These types are from sshkeys_core and host_core. The list leaves out `target`, which names the file to change.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
@@ -118,13 +119,14 @@ func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	}
 }
 
-// has reports whether the type itself defines a parameter that has the name of a metaparameter.
+// The method `has` reports whether the type itself defines a parameter that has the name of a
+// metaparameter.
 func (g ExportGrant) has(parameter string) bool {
 	return parameter == "alias" && strings.HasPrefix(g.Type, "Nagios_")
 }
 
-// OldDangerousExport reports whether a type needed the word `dangerous` before 0.3.0. The field
-// Grant.Exports keeps that meaning.
+// OldDangerousExport reports whether a type needed the word `dangerous` before 0.3.0. The types in
+// the field Grant.Exports keep this earlier meaning.
 func OldDangerousExport(name string) bool {
 	return slices.Contains([]string{"Cron", "Exec", "File", "Package", "Ssh_authorized_key", "User"}, name)
 }

@@ -11,7 +11,7 @@ import (
 // have the same number but different random parts, both servers were restored from one log. Neither server has the
 // later events of the other.
 type Epoch struct {
-	Number uint64 `json:"number"` // 1 at first
+	Number uint64 `json:"number"` // the first epoch has the number 1
 	Random string `json:"random"` // Random is empty for a log of release 0.2.0 or older.
 }
 
@@ -76,8 +76,8 @@ func (e Epoch) String() string {
 }
 
 // Fence is the position of an order among all orders that a node ever gets. The position depends
-// first on the epoch in which the run was wanted, then on the sequence of the run.wanted event. It
-// needs no clock. The zero Fence comes before all others.
+// first on the epoch in which the run was wanted, then on the sequence of the run.wanted event. To
+// compare two fences, nobody needs a clock. The zero Fence comes before all others.
 type Fence struct {
 	Epoch uint64 `json:"epoch"`
 	Seq   uint64 `json:"seq"`

@@ -27,9 +27,9 @@ type Fleet struct {
 	// VolatileFacts are names of facts. A change of such a fact does not cause a run. The module has its own list of
 	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
-	// SafetyWhenAway is the time without the server after which a node makes a safety run, unless its
-	// group has another value. With a SafetyWhenAway of 0 the default counts. With a SafetyWhenAway
-	// of Never nodes make no safety runs.
+	// If a node has no server for the time SafetyWhenAway, the node makes a safety run. A value in the
+	// node's group counts more than this value. If the value is 0, the default counts. If the value is
+	// Never, nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 	// RunsEvery is the time between two Puppet runs of observed nodes, unless their group has another value. With a
 	// RunsEvery of 0, the node's puppet.conf says how often Puppet runs.
@@ -241,6 +241,7 @@ type Grant struct {
 	Exports   []string `json:"exports,omitempty"`
 	Dangerous bool     `json:"dangerous,omitempty"`
 	// Compile is true if the Puppet Server of these nodes compiles for all other nodes. The Puppet
-	// Server gets the answers that the other nodes would get (see Compile). It takes Dangerous.
+	// Server gets the answers that the other nodes would get (see Compile). A grant with Compile also
+	// needs Dangerous.
 	Compile bool `json:"compile,omitempty"`
 }

@@ -57,9 +57,10 @@ func (l *Local) Kind() string {
 // KeptForeign is the number of foreign runs that the server keeps for each node: the latest by their start.
 const KeptForeign = 5
 
-// Disturbs reports whether this run, or an unknown run before it, may have changed the results of other
-// runs, or should have published something. A local run has no counts if it ended while applying and left no report. Puppet's noop runs change resources with
-// `noop => false`.
+// Disturbs reports whether this run may have changed the results of other runs, or should have
+// published something. An unknown run before this run counts, too. A local run in mode apply that
+// failed after its gate always disturbs: if it left no report, the number of its changes is unknown.
+// A noop run of Puppet also disturbs if it changed resources with `noop => false`.
 func (f Foreign) Disturbs() bool {
 	if f.Unwatched || f.Result.Counts.Changed > 0 || f.Local != nil && len(f.Local.Unpublished) > 0 {
 		return true

@@ -56,5 +56,5 @@ type Withdrawal struct {
 	Node    NodeName `json:"node"`
 	Values  []string `json:"values,omitempty"`  // keys
 	Exports int      `json:"exports,omitempty"` // how many resources
-	Types   []string `json:"types,omitempty"`   // of these
+	Types   []string `json:"types,omitempty"`   // types of these resources
 }

@@ -49,7 +49,7 @@ type held struct {
 	run  tutti.RunID
 }
 
-// hold starts the plan on the node and returns when the node's Puppet waits.
+// The function `hold` starts the plan on the node and returns when the node's Puppet waits.
 func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	t.Helper()
 	h := &held{host: host(t, string(node))}
@@ -81,8 +81,8 @@ func (h *held) file(name string) string {
 	return "/var/lib/tutti/agent/runs/" + string(h.run) + "/" + name
 }
 
-// ended watches the job to its verdict and returns the run. The run must be the only one of its
-// job, and must have had one launcher.
+// The method `ended` watches the job to its verdict and returns the run. The run must be the only
+// one of its job, and must have had one launcher.
 func (h *held) ended() *engine.Run {
 	h.t.Helper()
 	h.end()
@@ -94,7 +94,7 @@ func (h *held) ended() *engine.Run {
 	return step.Nodes[0].Last()
 }
 
-// later registers a script that runs on a host at the end of the test.
+// The function `later` registers a script that runs on a host at the end of the test.
 func later(t *testing.T, h *lab.Host, script string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -105,8 +105,8 @@ func later(t *testing.T, h *lab.Host, script string) {
 	})
 }
 
-// checkOneStart counts the first phase lines of launchers in a run's directory, and fails unless
-// there is exactly one.
+// Each launcher writes a first phase line into a run's directory. checkOneStart checks that there
+// is exactly one such line.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
 	got := sh(t, h, fmt.Sprintf(`grep -c '"phase":"settings"' /var/lib/tutti/agent/runs/%s/phase.jsonl`, run))
@@ -153,7 +153,7 @@ func TestAgentAttacked(t *testing.T) {
 					}
 					h := hold(t, plan, node)
 					child := sh(t, h.host, "cat /run/e2e-held")
-					later(t, h.host, "touch /run/e2e-go") // the file ends the processes that a killed Puppet has left
+					later(t, h.host, "touch /run/e2e-go") // this file ends processes that outlive a killed Puppet
 					tc.attack(h)
 					r := h.ended()
 					h.expect(r, tc.outcome, tc.because, tc.says)

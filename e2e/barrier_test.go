@@ -31,8 +31,8 @@ type barrier struct {
 func newBarrier(t *testing.T, h *lab.Host) *barrier {
 	t.Helper()
 	sh(t, h, "rm -f "+barrierFile+"; mkfifo "+barrierFile)
-	// A pipe can be opened for writing as soon as another process reads from it. The command then
-	// removes the pipe, so that later runs pass.
+	// The command opens the pipe for writing. It waits there until another process reads from the
+	// pipe. The command then removes the pipe, so that later runs do not stop.
 	cmd := h.Command(t.Context(), "sh", "-c", "exec 3> "+barrierFile+" && rm "+barrierFile+" && echo reached && read line")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -46,7 +46,7 @@ func newBarrier(t *testing.T, h *lab.Host) *barrier {
 		t.Fatal(err)
 	}
 	b := &barrier{t: t, host: h, in: in, reached: make(chan error, 1)}
-	go func() { // ends with the command
+	go func() { // the goroutine ends when the command ends
 		_, err := io.ReadFull(out, make([]byte, len("reached\n")))
 		b.reached <- err
 	}()
@@ -58,7 +58,7 @@ func newBarrier(t *testing.T, h *lab.Host) *barrier {
 	return b
 }
 
-// wait returns when a run waits at the barrier.
+// The method `wait` returns when a run waits at the barrier.
 func (b *barrier) wait() {
 	b.t.Helper()
 	select {
@@ -71,7 +71,7 @@ func (b *barrier) wait() {
 	}
 }
 
-// open lets the run continue.
+// The method `open` lets the run continue.
 func (b *barrier) open() {
 	b.t.Helper()
 	if err := b.in.Close(); err != nil {

@@ -36,8 +36,8 @@ func versions(t *testing.T) (out []string) {
 }
 
 // TestCanary checks that new code first runs on one node by itself. Before this node is good, no other node gets the
-// code. When the code is good on the first node, the code goes to all nodes. The node that ran the unreleased code
-// before is again the first.
+// code. When this node is good, all nodes get the code. If one node has already run unreleased code, the next code
+// runs first on the same node.
 func TestCanary(t *testing.T) {
 	defer push(t, everyNode, "") // the context of a test ends before its cleanup functions run
 	for _, h := range fleet.Nodes {
@@ -54,7 +54,7 @@ func TestCanary(t *testing.T) {
 		nodes, err := fleet.Client.ListNodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(n api.NodeView) bool { return n.Stands == api.NodeFailed })
 	})
-	if err := fleet.Client.SetValue(t.Context(), "shared/canary/other", []byte(`1`)); err != nil { // something else happens
+	if err := fleet.Client.SetValue(t.Context(), "shared/canary/other", []byte(`1`)); err != nil { // this change must not bring the new code to other nodes
 		t.Fatal(err)
 	}
 	shown, code := tuttiCLI(t, fleet, "code", "show")

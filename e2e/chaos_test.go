@@ -96,7 +96,7 @@ func TestChaos(t *testing.T) {
 				}
 				switch deed := args[0].(type) {
 				case chaos.Fault:
-					if deed.Host != chaosSpare { // no part of the fleet runs there
+					if deed.Host != chaosSpare { // the spare host does not belong to the fleet
 						all[string(deed.Kind)]++
 					}
 				case chaos.Turn:
@@ -114,7 +114,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("faults in all seeds: %v", all)
 	if os.Getenv("E2E_SEEDS") != "" || os.Getenv("E2E_CHAOS") != "" || t.Failed() {
-		return // other schedules need not have all faults
+		return // a schedule of faults from the environment need not have all faults
 	}
 	for kind, n := range all {
 		if n == 0 {
@@ -123,7 +123,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// seeds reads the numbers in an environment variable, which are separated by commas.
+// The function `seeds` reads the numbers in an environment variable, which are separated by commas.
 func seeds(t *testing.T, variable, without string) []uint64 {
 	t.Helper()
 	var out []uint64

@@ -34,7 +34,7 @@ func newWeather(seed uint64, nodes int) weather {
 		return w
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
-	w.slowed = int((seed - 1) % uint64(nodes)) // each in turn
+	w.slowed = int((seed - 1) % uint64(nodes)) // the next seed slows the next node
 	w.slow = lab.Slow{Delay: time.Duration(20+r.IntN(180)) * time.Millisecond, Loss: float64(r.IntN(4)) / 100}
 	for i := range w.delays {
 		w.delays[i] = time.Duration(r.IntN(200)) * 100 * time.Millisecond
@@ -176,7 +176,8 @@ func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 		w.seed, first.Runs, first.Compiles, first.Failed, second.Runs, second.Compiles, first.Wall.Seconds(), w.describe(f))
 }
 
-// converge starts the job while all agents are down, and then starts each agent after its delay.
+// The method `converge` starts the job while all agents are down, and then starts each agent after
+// its delay.
 func (w weather) converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	if w.kill {
@@ -203,7 +204,7 @@ func (w weather) converge(t *testing.T, f *stage.LabFleet) *job {
 	return j.end()
 }
 
-// converge starts a job that converges all nodes of a fleet.
+// The function `converge` starts a job that converges all nodes of a fleet.
 func converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	id, err := f.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
@@ -213,7 +214,7 @@ func converge(t *testing.T, f *stage.LabFleet) *job {
 	return &job{id: id, t: t, f: f}
 }
 
-// checkAllGood fails unless the server says that every node's last run was good.
+// checkAllGood checks that, for the server, every node's last run was good.
 func checkAllGood(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	nodes, err := f.Client.ListNodes(t.Context())

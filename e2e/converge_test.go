@@ -55,8 +55,8 @@ func roundSite(word string) string {
 	`, "WORD", word)
 }
 
-// checkRound fails unless the value of the first node has reached the last node, and no node needs
-// a run.
+// checkRound checks that the value of the first node has reached the last node, and that no node
+// needs a run.
 func checkRound(t *testing.T, word string) {
 	t.Helper()
 	for _, name := range []string{"node-03", "node-01"} {
@@ -82,7 +82,7 @@ func (j *job) checkSummary(verdict tutti.Verdict, runs, failed int) {
 	}
 }
 
-// checkConverged fails unless a job converged with the wanted number of runs of each node.
+// checkConverged checks that a job converged with the wanted number of runs of each node.
 func (j *job) checkConverged(want map[tutti.NodeName]int) {
 	j.t.Helper()
 	got := map[tutti.NodeName]int{}
@@ -204,7 +204,8 @@ func convergeCLI(t *testing.T, dir string, args ...string) (summary, int) {
 }
 
 // TestConvergeStuck checks that a node waits for a value that nobody has published. The command
-// must report this at once, with key, node and place. Published, it goes on.
+// must report this at once, with key, node and place. When somebody publishes the value, the node
+// converges.
 func TestConvergeStuck(t *testing.T) {
 	const key = "shared/stuck/it"
 	dir := write(t, verdictFleet, "node 'node-01' {\n\t$it = tutti::value('"+key+"')\n\tnotify { \"it is ${it}\": }\n}\n")

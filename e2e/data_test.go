@@ -30,8 +30,8 @@ plans:
       - run: third
 `
 
-// probe fails to compile on the collecting node unless each parameter has the type that the
-// exporting node gave it.
+// The type `probe` gives each parameter the type of the exported value. If a value arrives with
+// another type, the compile on the collecting node fails.
 const probe = `
 define probe(
   Integer $int, Float $float, Boolean $flag, Hash $hash, Array $list, Regexp $re, Timestamp $time,

@@ -70,19 +70,19 @@ func (d *disk) running() string {
 	return sh(d.t, d.host, "systemctl show -p MainPID -p NRestarts "+d.unit)
 }
 
-// fill fills the disk with other data until only the given number of KiB is free.
+// The method `fill` fills the disk with other data until only the given number of KiB is free.
 func (d *disk) fill(leave int) {
 	d.t.Helper()
 	sh(d.t, d.host, fmt.Sprintf(`dd if=/dev/zero of=%[1]s/full bs=64k 2>/dev/null || true; truncate -s -%[2]dK %[1]s/full`, d.dir, leave))
 }
 
-// free removes the data that the method `fill` has written, and does nothing else.
+// The method `free` removes the data that the method `fill` has written, and does nothing else.
 func (d *disk) free() {
 	d.t.Helper()
 	sh(d.t, d.host, "rm "+d.dir+"/full")
 }
 
-// untouched fails if the unit's main process has changed since the beginning.
+// The method `untouched` fails if the unit's main process has changed since the beginning.
 func (d *disk) untouched() {
 	d.t.Helper()
 	if now := d.running(); now != d.process {
@@ -177,7 +177,7 @@ func TestServerDiskFull(t *testing.T) {
 	}
 }
 
-// keeps is the check that no acknowledged value is missing.
+// The method `keeps` checks that no acknowledged value is missing.
 func (d *disk) keeps(acknowledged map[string]bool) {
 	d.t.Helper()
 	values, err := fleet.Client.ListValues(d.t.Context(), "shared/disk/")

@@ -13,8 +13,8 @@ import (
 // disabledLock is the file with which Puppet is disabled on a node of the site.
 const disabledLock = "/var/cache/puppet/state/agent_disabled.lock"
 
-// alone starts the exclusive plan of the site. The runs of this plan wait on every node until the
-// test calls goOn.
+// The method `alone` starts the exclusive plan of the site. The runs of this plan wait on every
+// node until the test calls goOn.
 func (s *puppetSite) alone(t *testing.T, name string) (j *job, goOn func()) {
 	t.Helper()
 	s.manifest(t, "exec { '/bin/sh -c \"touch /run/"+name+"; until test -e /run/"+name+"-go; do sleep 0.1; done\"': creates => '/run/"+name+"-go' }")

@@ -48,10 +48,10 @@ const factsPick = `
 Puppet::Functions.create_function(:pick) { dispatch(:pick) { repeated_param 'Any', :all }; def pick(*all) all.compact.first end }
 `
 
-// TestFacts checks that the server sees a fact after the run that created it, in the same job. One job
-// brings the package, the fact, the second run and the run of the collecting node. If somebody writes
-// a fact for a role, the node becomes suspect by itself. A run that a person orders at once already
-// has the fact.
+// TestFacts checks that the server sees a fact after the run that created it, in the same job. In this
+// job, the node creates the fact, runs a second time and exports the fact. Then the collecting node
+// runs. If somebody writes a fact for a role, the node becomes suspect by itself. A run that a person
+// orders at once already has the fact.
 func TestFacts(t *testing.T) {
 	clean := func() {
 		for _, name := range []string{"node-01", "node-02"} {
@@ -87,7 +87,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// checkGood fails unless a job converged.
+// checkGood checks that a job converged.
 func (j *job) checkGood() {
 	j.t.Helper()
 	if j.Verdict != tutti.VerdictConverged {

@@ -88,8 +88,8 @@ func lastReport(t *testing.T, h *lab.Host) string {
 	return sh(t, h, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml | tr -d \"'\"")
 }
 
-// foreignRun waits until a host's last report belongs to a new run, and until this run is the last
-// one that the node has reported. Tutti must not have begun this run.
+// foreignRun waits until the last report on a host belongs to a new run. It then waits until the
+// server knows this run as the last run of the node. Tutti must not have begun this run.
 func foreignRun(t *testing.T, f *stage.LabFleet, h *lab.Host, before string) api.NodeDetail {
 	t.Helper()
 	var n api.NodeDetail

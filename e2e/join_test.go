@@ -82,8 +82,8 @@ func otherCA(t *testing.T, text string) string {
 	return out
 }
 
-// replaced lets another machine take over the name, and checks the open connection of the first
-// machine.
+// The function `replaced` lets another machine take over the name, and checks the open connection
+// of the first machine.
 func replaced(t *testing.T, home, second string) {
 	old := dial(t, home)
 	if _, err := old.Call(t.Context(), wire.OpClaim, []byte("{}")); err != nil {

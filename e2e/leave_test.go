@@ -87,8 +87,8 @@ func joinAgain(ctx context.Context, t *testing.T, h *lab.Host) {
 	}
 }
 
-// tree lists the files of a host. tree leaves out files that the system itself changes, such as
-// logs and the state of systemd and Puppet.
+// The function `tree` lists the files of a host. The function leaves out files that the system
+// itself changes, such as logs and the state of systemd and Puppet.
 func tree(t *testing.T, h *lab.Host) []string {
 	t.Helper()
 	out := sh(t, h, `find / -xdev \( -path /var/log -o -path /var/lib/puppet -o -path /var/cache/puppet -o -path /tmp -o -path /var/tmp -o -path /var/lib/systemd \) -prune -o -print | sort; systemctl list-unit-files --no-legend | awk '{print $1, $2}'; getent passwd`)

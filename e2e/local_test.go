@@ -29,7 +29,7 @@ file { '/run/e2e-local': content => tutti::value('shared/local', 'by default') }
 -> tutti_value { "local/${trusted['certname']}": value => tutti::value('shared/local', 'by default') }
 `
 
-// alone pushes the site, runs all nodes, and stops the server.
+// The function `alone` pushes the site, runs all nodes, and stops the server.
 func alone(t *testing.T, safety string) {
 	t.Helper()
 	if err := fleet.Client.SetValue(t.Context(), "shared/local", []byte(`"there"`)); err != nil {
@@ -77,7 +77,7 @@ func TestLocalRun(t *testing.T) {
 	checkTold(t, "node-01", false)
 }
 
-// checkTold fails unless the server has the report of a node's local run and still says that the node is
+// checkTold checks that the server has the report of a node's local run, and still says that the node is
 // good.
 func checkTold(t *testing.T, node tutti.NodeName, safety bool) {
 	t.Helper()

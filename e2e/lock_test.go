@@ -47,7 +47,7 @@ node = certificate("/CN=#{name}", key[:node], 2, [], '/CN=ca')
 end
 `
 
-// clear removes files of earlier tests, and the lock.
+// The function `clear` removes files of earlier tests, and the lock.
 func clear(t *testing.T, h *lab.Host, path string) {
 	t.Helper()
 	sh(t, h, "mkdir -p $(dirname "+path+"); rm -f /run/e2e-* "+path)
@@ -116,8 +116,8 @@ func bareApply(t *testing.T) {
 	}
 }
 
-// waits is the case in which our run waits for a lock. The argument end is the script that ends the
-// wait.
+// The function `waits` tests a run of Tutti that waits for a lock. The argument `end` is the script
+// that ends the wait.
 func waits(t *testing.T, path, end string) {
 	node := host(t, "node-02")
 	clear(t, node, path)
@@ -147,7 +147,7 @@ func waits(t *testing.T, path, end string) {
 	checkLockFree(t, node, path)
 }
 
-// ignores is the case in which our run finds a lock file that has no meaning.
+// The function `ignores` tests a run of Tutti that finds a lock file without a meaning.
 func ignores(t *testing.T, path, leave string) {
 	node := host(t, "node-03")
 	clear(t, node, path)

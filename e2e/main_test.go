@@ -252,14 +252,14 @@ func sh(t *testing.T, h *lab.Host, script string) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// eventually repeats the check until the condition holds. eventually is for effects on a host
-// outside of any job.
+// The function `eventually` repeats the check until the condition holds. The function is for
+// effects on a host outside of any job.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	within(t, time.Minute, what, holds)
 }
 
-// within is like eventually, with another time limit.
+// The function `within` is like the function `eventually`, with another time limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -275,8 +275,8 @@ func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// push sends a fleet file and an environment. The environment has a site manifest, and further
-// files by their path in the environment.
+// The function `push` sends a fleet file and an environment. The environment has a site manifest,
+// and further files by their path in the environment.
 func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	t.Helper()
 	if err := fleet.Push(t.Context(), write(t, fleetFile, site, more...)); err != nil {
@@ -284,7 +284,8 @@ func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	}
 }
 
-// write writes the files for the function `push` into a directory, and returns the directory.
+// The function `write` writes the files for the function `push` into a directory, and returns the
+// directory.
 func write(t *testing.T, fleetFile, site string, more ...map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -328,8 +329,8 @@ const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")
 
-// until watches the job, and returns after the first event for which the condition holds, or at the
-// end of the job. If the server restarts, the function waits for the server.
+// The method `until` watches the job. It returns after the first event for which the condition
+// holds, or at the end of the job. If the server restarts, the method waits for the server.
 func (j *job) until(holds func(api.Watched) bool) *job {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))
@@ -356,7 +357,7 @@ func (j *job) until(holds func(api.Watched) bool) *job {
 	}
 }
 
-// end watches the job to its verdict.
+// The method `end` watches the job to its verdict.
 func (j *job) end() *job {
 	j.t.Helper()
 	j.until(nil)
@@ -372,7 +373,7 @@ func execute(t *testing.T, plan tutti.PlanName, mode tutti.Mode) *job {
 	return start(t, fleet, plan, mode).end()
 }
 
-// last returns the last run of a node in a step.
+// The method `last` returns the last run of a node in a step.
 func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
 	j.t.Helper()
 	for _, n := range j.Step(step).Nodes {
@@ -384,8 +385,8 @@ func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
 	return nil
 }
 
-// expect fails unless the run ended with this outcome and reason, and the message contains the
-// text.
+// The method `expect` checks that the run ended with this outcome and reason, and that the message
+// contains the text.
 func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, says string) {
 	j.t.Helper()
 	got := tutti.Result{Outcome: r.Outcome()}

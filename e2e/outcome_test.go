@@ -38,7 +38,7 @@ type ending struct {
 	begun   string // begun is a script for the middle of the run. If begun is set, the run is held in the middle.
 	because tutti.Reason
 	says    string
-	file    string // of the failure
+	file    string // the failure must name this file
 	line    int
 	reason  string
 }
@@ -49,8 +49,8 @@ const (
 	site  = "/manifests/site.pp"
 )
 
-// fill returns a command that mounts a small full disk over a directory. The function `empty`
-// returns the command that unmounts this disk.
+// The function `fill` returns a command that mounts a small full disk over a directory. The
+// function `empty` returns the command that unmounts this disk.
 func fill(dir string) string {
 	return "mount -t tmpfs -o size=64k none " + dir + "; " + stuff(dir)
 }
@@ -127,7 +127,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// good starts a run on a node that has nothing to change.
+// The function `good` starts a run on a node that has nothing to change.
 func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	t.Helper()
 	sh(t, host(t, string(node)), "rm -f /run/e2e-*")
@@ -138,7 +138,7 @@ func good(t *testing.T, node tutti.NodeName) tutti.Result {
 	return r
 }
 
-// only takes a job with a single run, and returns the result of this run.
+// The function `only` takes a job with a single run, and returns the result of this run.
 func only(j *job) tutti.Result {
 	j.t.Helper()
 	r := j.Steps[0].Nodes[0].Last()
@@ -174,8 +174,8 @@ func (e ending) check(t *testing.T, node tutti.NodeName) {
 	}
 }
 
-// begin starts the run. If the case has a script for the middle of the run, begin executes this
-// script.
+// The method `begin` starts the run. If the case has a script for the middle of the run, the method
+// executes this script.
 func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	if e.begun == "" {
 		return start(t, fleet, tutti.PlanName(node), tutti.ModeApply)

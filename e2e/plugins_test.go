@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// pluginDir is a directory in the production environment. A test puts a feature there that has the
-// name of one of Puppet's own features.
+// pluginDir is a directory in the production environment. A test puts a feature into this
+// directory. The feature has the name of one of Puppet's own features.
 const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
 
-// plugins checks a plugin that replaces one of Puppet's files and belongs to no type. The plugin
-// comes with the same run that must use it. Before the run has a catalog, it starts again as a cold
-// process. The server sees only one run.
+// The method `plugins` checks a plugin that replaces one of Puppet's files and belongs to no type.
+// The plugin comes with the same run that must use it. Before the run has a catalog, it starts
+// again as a cold process. The server sees only one run.
 func (s *puppetSite) plugins(t *testing.T) {
 	const word = "the libuser of the module"
 	first := s.web[0]

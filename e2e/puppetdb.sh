@@ -1,5 +1,5 @@
-# Follows puppetserver.sh: adds PuppetDB on the same host, as its documentation says.
-# It starts once, which makes its schema.
+# This script runs after puppetserver.sh. It adds PuppetDB on the same host, as PuppetDB's
+# documentation says. PuppetDB starts once, to make the schema of its database.
 cat >> /etc/puppet/puppet.conf <<CONF
 storeconfigs = true
 storeconfigs_backend = puppetdb

@@ -62,8 +62,8 @@ func (s *puppetSite) lag(t *testing.T) (end func()) {
 	}
 }
 
-// throughPuppetDB deploys the example through a Puppet Server and the exported resources in its
-// PuppetDB. The test then changes an export.
+// throughPuppetDB deploys the example through a Puppet Server. The exported resources go through
+// the PuppetDB of this server. The test then changes an export.
 func (s *puppetSite) throughPuppetDB(t *testing.T) {
 	s.setFleet(t, swiftSiteFleet)
 	t.Run("deployed by the plan", func(t *testing.T) {
@@ -111,7 +111,7 @@ func (s *puppetSite) throughPuppetDB(t *testing.T) {
 		j.checkSummary(tutti.VerdictFailed, 0, 2)
 		j.expect(j.last("run-storage", "storage-01"), tutti.Failed, tutti.BecauseCompile, "puppet:8081")
 		sh(t, s.server, "systemctl start puppetdb")
-		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // whose last run failed
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // the last runs of these nodes have failed
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
 	})
 }

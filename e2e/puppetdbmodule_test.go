@@ -66,8 +66,9 @@ func (s *puppetSite) storedCode(t *testing.T, word string) {
 	}
 }
 
-// overPuppetDB collects exports from PuppetDB, with the module on the Puppet Server. Even if
-// PuppetDB stores exports late, no node may be good before they are stored.
+// overPuppetDB collects exports from PuppetDB, with the module on the Puppet Server. PuppetDB may
+// store exports late. No node may be good before PuppetDB has stored the exports that the node
+// collects.
 func (s *puppetSite) overPuppetDB(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, storedFleet)
@@ -107,7 +108,7 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 			t.Errorf("%s (%s): runs of %q, want %s with %q", j.Verdict, j.Message, nodes, verdict, want)
 		}
 	}
-	// late watches a job until proxy-01 was stopped twice because PuppetDB was late.
+	// The function `late` watches a job until proxy-01 was stopped twice because PuppetDB was late.
 	late := func(j *job) *job {
 		return j.until(func(api.Watched) bool {
 			stops := 0
@@ -127,8 +128,8 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 	}
 
 	t.Run("from nothing", func(t *testing.T) {
-		// The plan runs first. The nodes have been good since before the module was installed. Tutti
-		// does not know of new code on the Puppet Server.
+		// Run the plan first. The nodes were good before the test installed the module, and Tutti does
+		// not notice new code on the Puppet Server. So a converge would start no runs.
 		passed(t, start(t, s.LabFleet, "both", tutti.ModeApply).end(), tutti.VerdictSucceeded, "proxy-01", "storage-01")
 		entries(t, "one: [a] {k => 1} File[/x]; two: [a] {k => 1} File[/x]")
 		converges(t)

@@ -82,7 +82,7 @@ func (s *puppetSite) withModule(t *testing.T) {
 	}
 
 	t.Run("nobody else is answered", s.answersNobodyElse)
-	sh(t, s.server, "systemctl start puppetserver") // waits for it
+	sh(t, s.server, "systemctl start puppetserver") // systemctl waits until the Puppet Server has started
 	// web-02 has no catalog before web-01 has published the value.
 	t.Run("from nothing", func(t *testing.T) {
 		converges(t, "web-01", "web-02")

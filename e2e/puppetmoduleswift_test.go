@@ -55,7 +55,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		deploySwift(t, s.server, swiftEnvironment, "")
 		j := start(t, f, "deploy", tutti.ModeApply).end()
 		j.checkSummary(tutti.VerdictSucceeded, 6, 0)
-		daemonsRun(t, f, tutti.Unchanged) // and take nothing back
+		daemonsRun(t, f, tutti.Unchanged) // the runs of the daemon must not undo anything
 		checkSwift(t, f, j)
 		s.reacts(t, nil)
 	})
@@ -109,7 +109,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 	})
 }
 
-// remove cuts the power of hosts and removes their nodes from the fleet.
+// The method `remove` cuts the power of hosts and removes their nodes from the fleet.
 func (s *puppetSite) remove(t *testing.T, nodes []string) {
 	t.Helper()
 	for _, h := range s.part(t, nodes...).Nodes {
@@ -122,7 +122,8 @@ func (s *puppetSite) remove(t *testing.T, nodes []string) {
 	}
 }
 
-// reacts converges the example. Each node must have the wanted number of runs, and no run may fail.
+// The method `reacts` converges the example. Each node must have the wanted number of runs, and no
+// run may fail.
 func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	j := convergeOn(t, s.LabFleet, "swift").end()
@@ -130,8 +131,8 @@ func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	return j
 }
 
-// checkSwift fails unless the cluster works, the daemons run, and both sides know which node owns
-// each export.
+// checkSwift checks that the cluster works and that the daemons run. Tutti must also know which
+// node has exported each resource that another node has collected.
 func checkSwift(t *testing.T, f *stage.LabFleet, j *job) {
 	t.Helper()
 	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {

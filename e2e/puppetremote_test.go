@@ -40,7 +40,7 @@ func checkRemoteControl(t *testing.T, s *puppetSite) {
 	}
 	says(puppet(0, "count"), `(?m)^disabled +1$`)
 	s.manifest(t, "file { '/var/tmp/e2e-remote': content => 'two' }")
-	ran := puppet(1, "runonce", "--on", "true") // web-02 alone
+	ran := puppet(1, "runonce", "--on", "true") // only web-02 is enabled
 	says(ran, ` succeeded in .*: 1 run,`)
 	says(puppet(0, "enable", "--on", "true"), `(?m)^web-02 +idling +already enabled`)
 	if got := sh(t, first, "cat /var/tmp/e2e-remote"); got != "one" {

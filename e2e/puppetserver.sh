@@ -1,6 +1,6 @@
 # Configures Debian's Puppet Server as its documentation says, and makes its CA and its
-# own certificate. It signs every request. The node classifier says nothing until a test
-# writes enc.yaml.
+# own certificate. The CA signs every request. The node classifier says nothing until a test writes
+# enc.yaml.
 set -eu
 cat > /etc/puppet/puppet.conf <<CONF
 [main]
@@ -17,12 +17,13 @@ echo '{}' > /etc/puppet/enc.yaml
 mkdir -p /etc/puppet/code/environments/production/manifests
 puppetserver ca setup
 
-# The JVM compiles less, since it lives for minutes.
+# The JVM only runs for minutes, so let its compiler spend less time.
 sed -i 's/-Xms1g -Xmx1g/-Xms512m -Xmx768m -XX:TieredStopAtLevel=1/' /etc/default/puppetserver
 
 # compile_ahead UNIT JAR MAIN FILE...
-# Debian has the Clojure of the unit as source text. Each start compiles it, which takes
-# half of the start. This compiles MAIN, and the services that the files name, once.
+# Debian has the Clojure of the unit as source text. Without this function, each start would compile
+# this text, which takes half of the time of the start. The function compiles MAIN, and the services
+# that the files name, once.
 compile_ahead() {
   unit=$1 jar=$2 main=$3
   shift 3

@@ -12,7 +12,8 @@ import (
 )
 
 // packPuppet builds two packages of a host's Puppet, without maintainer scripts: /root/old.deb is
-// the installed version, and /root/new.deb has a later version number. It prints both versions.
+// the installed version, and /root/new.deb has a later version number. The script prints both
+// versions.
 const packPuppet = `
 cd /root
 rm -rf old new
@@ -66,7 +67,7 @@ func TestPuppetUpgrade(t *testing.T) {
 	}
 }
 
-// checkWarm fails unless a run has changed something, was warm, and used that version of Puppet.
+// checkWarm checks that a run has changed something, was warm, and used this version of Puppet.
 func checkWarm(t *testing.T, j *job, r *engine.Run, version string) {
 	t.Helper()
 	j.expect(r, tutti.Changed, "", "")

@@ -32,7 +32,7 @@ func TestQueue(t *testing.T) {
 		return done == 2
 	})
 	held.open()
-	var of []*engine.Run // of the held node
+	var of []*engine.Run // the runs of the held node
 	for _, j := range jobs {
 		if j.end(); j.Verdict != tutti.VerdictSucceeded {
 			t.Errorf("job %s %s: %s", j.id, j.Verdict, j.Message)

@@ -51,7 +51,7 @@ node 'node-02' {
 
 const mixedSlow = "exec { '/bin/sleep 600': }\n"
 
-// mixed is a fleet whose server and agents are of this release or of the last release.
+// The type `mixed` is a fleet whose server and agents are of this release or of the last release.
 type mixed struct {
 	*stage.LabFleet
 	t      *testing.T
@@ -115,8 +115,8 @@ func TestMixedReleases(t *testing.T) {
 // releaseLab returns the name of the lab for the test of two releases.
 func releaseLab() string { return labName("e2e-release") }
 
-// agents installs a program on all nodes, and waits until all agents have the version of this
-// program.
+// The method `agents` installs a program on all nodes, and waits until all agents have the version
+// of this program.
 func (m *mixed) agents(program string) {
 	m.t.Helper()
 	for _, h := range m.Nodes {
@@ -125,8 +125,8 @@ func (m *mixed) agents(program string) {
 	m.connected(versionOf(m.t, program))
 }
 
-// server installs a program on the server's host and waits until all nodes have reported their
-// versions.
+// The method `server` installs a program on the server's host and waits until all nodes have
+// reported their versions.
 func (m *mixed) server(program string) {
 	m.t.Helper()
 	m.install(m.Server, program, "tutti-server")
@@ -141,8 +141,8 @@ func (m *mixed) install(h *lab.Host, program, unit string) {
 	sh(m.t, h, "systemctl restart "+unit)
 }
 
-// connected waits until all nodes are connected and report this version. An empty version means any
-// version.
+// The method `connected` waits until all nodes are connected and report this version. An empty
+// version means any version.
 func (m *mixed) connected(version string) {
 	m.t.Helper()
 	eventually(m.t, "all nodes are connected with version "+version, func() bool {
@@ -178,7 +178,8 @@ func (m *mixed) push(site string) {
 	}
 }
 
-// works starts a plan, a noop job and a converging job, and checks their effects on the hosts.
+// The method `works` starts a plan, a noop job and a converging job, and checks their effects on
+// the hosts.
 func (m *mixed) works() {
 	m.t.Helper()
 	m.number++
@@ -200,7 +201,7 @@ func (m *mixed) works() {
 	m.wrote(m.number)
 }
 
-// wrote fails unless node-02 has the number.
+// The method `wrote` checks that node-02 has the number.
 func (m *mixed) wrote(number int) {
 	m.t.Helper()
 	h, err := m.Lab.Host("node-02")
@@ -212,7 +213,7 @@ func (m *mixed) wrote(number int) {
 	}
 }
 
-// cancels starts a long run, cancels it, and checks that the run was interrupted.
+// The method `cancels` starts a long run, cancels it, and checks that the run was interrupted.
 func (m *mixed) cancels() {
 	m.t.Helper()
 	m.push(mixedSlow)
@@ -233,7 +234,7 @@ func (m *mixed) cancels() {
 	}
 }
 
-// explains asks the server which nodes read the number that node-01 publishes.
+// The method `explains` asks the server which nodes read the number that node-01 publishes.
 func (m *mixed) explains() {
 	m.t.Helper()
 	got, err := m.Client.ExplainValue(m.t.Context(), "shared/release/number")
@@ -246,8 +247,8 @@ func (m *mixed) explains() {
 	}
 }
 
-// refused starts a plan whose first step counts as unknown to the last release, and checks where
-// Tutti reports the refusal.
+// The method `refused` starts a plan. The test treats the first step as unknown to the last
+// release. The method checks where Tutti reports the refusal of this step.
 func (m *mixed) refused() {
 	m.t.Helper()
 	m.push(mixedSite)

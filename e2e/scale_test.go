@@ -59,7 +59,7 @@ func TestConvergeScale(t *testing.T) {
 		later(t, h, "rm -f /var/tmp/e2e-*")
 	}
 	gone := true
-	t.Cleanup(func() { // the other tests need the node, and a fleet that does not react to changes
+	t.Cleanup(func() { // other tests need this node, and need a fleet that does not react to changes
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := fleet.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(oneNode)}); err != nil {
 			t.Error(err)

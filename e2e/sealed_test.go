@@ -150,14 +150,14 @@ func TestSealed(t *testing.T) {
 	j.end()
 	want("node-03", given, "none", rotated)
 	clear("after a kill")
-	for _, h := range fleet.Nodes { // the pattern does not match itself
+	for _, h := range fleet.Nodes { // the pattern does not match the arguments of this grep
 		if found := sh(t, h, "grep -la 'e2e-canar[y]-' /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2> /dev/null || true"); found != "" {
 			t.Errorf("%s has a secret in arguments or environment: %s", h.Name, found)
 		}
 	}
 }
 
-// seal runs a command that seals a secret.
+// The function `seal` runs a command that seals a secret.
 func seal(t *testing.T, f *stage.LabFleet, secret string, args ...string) {
 	t.Helper()
 	if said, err := sealed(t, f, secret, args...); err != nil || !strings.HasPrefix(said, "sealed ") {
@@ -165,7 +165,8 @@ func seal(t *testing.T, f *stage.LabFleet, secret string, args ...string) {
 	}
 }
 
-// sealed runs a command that reads a secret from standard input, and returns the output of the command.
+// The function `sealed` runs a command that reads a secret from standard input, and returns the output
+// of the command.
 func sealed(t *testing.T, f *stage.LabFleet, secret string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)

@@ -119,10 +119,11 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// everybody returns all hosts of the fleet.
+// The function `everybody` returns all hosts of the fleet.
 func everybody() []*lab.Host { return append(slices.Clone(fleet.Nodes), fleet.Server) }
 
-// holders returns those hosts on which a text is in the journal or in a file of Tutti or Puppet.
+// The function `holders` returns those hosts on which a text is in the journal or in a file of
+// Tutti or Puppet.
 func holders(t *testing.T, text string, hosts ...*lab.Host) []string {
 	t.Helper()
 	var found []string

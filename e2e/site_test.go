@@ -18,13 +18,13 @@ import (
 // puppetSite is a fleet with a Puppet Server, to which Tutti was added.
 type puppetSite struct {
 	*stage.LabFleet
-	server *lab.Host // the Puppet Server's
+	server *lab.Host // the host of the Puppet Server
 	web    []*lab.Host
 }
 
 // siteSpec describes the hosts of a site.
 type siteSpec struct {
-	lab.Spec          // with the host puppet
+	lab.Spec          // contains the host `puppet`
 	tutti    string   // the host on which Tutti's server runs
 	units    []string // units of the host puppet that the test starts
 	nodes    []string // nodes are the hosts that join. On these hosts the stock daemon runs, and has already run once.
@@ -56,8 +56,8 @@ func newSite(t *testing.T, spec siteSpec) *puppetSite {
 	return s
 }
 
-// manifest writes the manifest of the site on the Puppet Server. The manifest contains one file for
-// each node, and the given text.
+// The method `manifest` writes the manifest of the site on the Puppet Server. The manifest contains
+// one file for each node, and the given text.
 func (s *puppetSite) manifest(t *testing.T, more string) {
 	t.Helper()
 	const dir = "/etc/puppet/code/environments/production/manifests"
@@ -83,7 +83,7 @@ func convergeOn(t *testing.T, f *stage.LabFleet, target string) *job {
 	return &job{id: id, t: t, f: f}
 }
 
-// part returns the fleet with only some of its nodes.
+// The method `part` returns the fleet with only some of its nodes.
 func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	t.Helper()
 	f := *s.LabFleet
@@ -98,7 +98,7 @@ func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	return &f
 }
 
-// join lets further hosts of the site join.
+// The method `join` lets further hosts of the site join.
 func (s *puppetSite) join(t *testing.T, hosts ...*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -123,7 +123,7 @@ func (s *puppetSite) setFleet(t *testing.T, text string) {
 	}
 }
 
-// set stores the value of a key, as an operator does.
+// The method `set` stores the value of a key, as an operator does.
 func (s *puppetSite) set(t *testing.T, key, value string) {
 	t.Helper()
 	if err := s.Client.SetValue(t.Context(), key, []byte(value)); err != nil {
@@ -159,8 +159,8 @@ func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 // compileGrant lets the Puppet Server's host compile for all other nodes.
 const compileGrant = "  - {to: servers, compile: true, dangerous: true}\n"
 
-// installModule installs the module on the Puppet Server, which reads it at a start or reload. Its
-// host has joined.
+// installModule installs the module on the Puppet Server, which reads it at a start or reload. The
+// host of the Puppet Server has joined the fleet before.
 func (s *puppetSite) installModule(t *testing.T) {
 	t.Helper()
 	sh(t, s.server, `tutti puppet-server install

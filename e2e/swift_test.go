@@ -69,7 +69,7 @@ func TestSwiftPower(t *testing.T) {
 		switch {
 		case r.Run != cut && !r.Outcome().Good():
 			t.Errorf("%s of %s is %s, and had its power all the time", r.Node, r.Step, r.Outcome())
-		case r.Run == cut && r.Outcome() == tutti.Lost: // the boot took long
+		case r.Run == cut && r.Outcome() == tutti.Lost: // the boot took so long that the run was lost
 			first.expect(r, tutti.Lost, "", "nothing heard of the node")
 		case r.Run == cut:
 			first.expect(r, tutti.Interrupted, "", "in phase apply")
@@ -97,7 +97,7 @@ func TestSwiftPower(t *testing.T) {
 	}
 }
 
-// power cuts a host's power and boots the host again.
+// The function `power` cuts a host's power and boots the host again.
 func power(t *testing.T, h *lab.Host) {
 	t.Helper()
 	if err := h.Kill(t.Context()); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// traces lists everything on this machine that belongs to the lab with this name. Each line
-// contains the lab's directory, or the id that is part of all names of the lab.
+// The function `traces` lists everything on this machine that belongs to the lab with this name.
+// Each line contains the lab's directory, or the id that is part of all names of the lab.
 func traces(name string) []string {
 	dir := filepath.Join(lab.DefaultState, name)
 	sum := sha256.Sum256([]byte(dir))
@@ -47,7 +47,7 @@ func traces(name string) []string {
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range processes {
 		text, err := os.ReadFile(path)
-		if err == nil { // else it has ended
+		if err == nil { // on an error the process has ended
 			keep("process "+filepath.Dir(path), strings.ReplaceAll(string(text), "\x00", " "))
 		}
 	}

@@ -73,12 +73,12 @@ type truth struct {
 
 	fleet       *stage.LabFleet
 	clocks      *clocks
-	names       []string // of the nodes, sorted
+	names       []string // the names of the nodes, sorted
 	environment string
 	node        map[string]*truthNode
 	granted     bool
-	out         map[string]bool // out has the nodes outside the group that has the grants.
-	taken       map[string]bool // taken has the node values that an operator has taken over.
+	out         map[string]bool // the nodes that are not in the group with the grants
+	taken       map[string]bool // the values of nodes that an operator has taken over
 
 	rounds, checks, wrong, notGood int
 	did                            map[string]int
@@ -149,7 +149,8 @@ func newTruth(t *testing.T, f *stage.LabFleet, c *clocks, seed uint64) *truth {
 	return w
 }
 
-// draw chooses the hosts that are nodes. Other hosts leave the fleet, and missing hosts join it.
+// The method `draw` chooses the hosts that are nodes. Other hosts leave the fleet, and missing
+// hosts join it.
 func (w *truth) draw() {
 	w.t.Helper()
 	w.names = slices.Clone(truthHosts)
@@ -214,7 +215,7 @@ func (w *truth) cleanUp() {
 	w.push()
 }
 
-// rewrite changes the code for one node.
+// The method `rewrite` changes the code for one node.
 func (w *truth) rewrite(name string) {
 	n := w.node[name]
 	switch w.rnd.IntN(8) {
@@ -245,7 +246,7 @@ func (w *truth) rewrite(name string) {
 	}
 }
 
-// site is the code.
+// The method `site` returns the site manifest of the code.
 func (w *truth) site() string {
 	var s strings.Builder
 	s.WriteString("define truth_line($content) {\n  file { \"/run/truth/line-${title}\": content => \"${content}\" }\n}\n")
@@ -286,7 +287,7 @@ func (w *truth) site() string {
 	return s.String()
 }
 
-// files returns the other files of the code.
+// The method `files` returns the other files of the code.
 func (w *truth) files() map[string]string {
 	out := map[string]string{}
 	for name, n := range w.node {
@@ -319,7 +320,8 @@ func (w *truth) push() {
 	}
 }
 
-// round changes the fleet, usually converges it, and checks whether the nodes that the server calls good are good.
+// The method `round` changes the fleet, usually converges it, and checks whether the nodes that the server calls
+// good are good.
 func (w *truth) round() {
 	w.rounds++
 	if (!w.granted || len(w.out) > 0) && w.rnd.IntN(2) == 0 { // a node that exports is not good without its grant
@@ -354,7 +356,7 @@ func (w *truth) say(what string) {
 	w.t.Logf("round %d: %s", w.rounds, what)
 }
 
-// do makes one change in the fleet.
+// The method `do` makes one change in the fleet.
 func (w *truth) do() {
 	t, ctx := w.t, w.t.Context()
 	must := func(err error) {
@@ -465,7 +467,7 @@ func (w *truth) state(name string) api.NodeState {
 	return d.Standing.State
 }
 
-// connected waits until all nodes are connected.
+// The method `connected` waits until all nodes are connected.
 func (w *truth) connected() {
 	w.t.Helper()
 	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
@@ -476,7 +478,8 @@ func (w *truth) connected() {
 	})
 }
 
-// look starts a noop run on each node that the server calls good, and checks the results.
+// The method `look` starts a noop run on each node that the server calls good, and checks the
+// results.
 func (w *truth) look() {
 	w.t.Helper()
 	w.connected()
@@ -510,7 +513,8 @@ func (w *truth) look() {
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
-		// If this check itself has found a change, the node is stale because of that change.
+		// If this noop run has found a change, the node is stale because of the noop run. The check still
+		// counts.
 		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++
@@ -528,7 +532,8 @@ func (w *truth) look() {
 // truthFile accumulates the results of TestTruth in deep tests.
 const truthFile = "../docs/truth.md"
 
-// note adds a row to the file if this is a deep test, and computes the sum of all rows.
+// The method `note` adds a row to the file if this is a deep test, and computes the sum of all
+// rows.
 func (w *truth) note(seed uint64) {
 	if os.Getenv("E2E_DEEP") == "" {
 		return
@@ -561,10 +566,10 @@ var (
 	truthSumRE = regexp.MustCompile(`(?m)^Together: .*$`)
 )
 
-// atMost returns the upper bound of a probability with a confidence of 95 %, if an event happened `showed` times in
-// `tries` attempts.
+// The function atMost assumes that an event happened `showed` times in `tries` attempts. It returns the upper bound
+// of the probability of the event, with a confidence of 95 %.
 func atMost(tries, showed int) float64 {
-	fewer := func(p float64) float64 { // fewer returns the probability of at most `showed` events.
+	fewer := func(p float64) float64 { // the probability of at most `showed` events, if p is the probability of one event
 		sum := 0.0
 		for k := range showed + 1 {
 			choose, _ := math.Lgamma(float64(tries + 1))

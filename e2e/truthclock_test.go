@@ -20,20 +20,21 @@ import (
 )
 
 // The hosts of a lab share the kernel's clock, which no test may set. Therefore TestTruth gives tutti and each Ruby process
-// of a host a clock of the host's own. A file of the host has all settings of this clock. The times that the kernel
-// notes in file systems follow the settings too. The monotonic clock does not, as on a machine whose clock was set.
+// of a host a clock of the host's own. A file of the host has all settings of this clock. The times of files follow
+// these settings, too. The monotonic clock does not follow them, because it does not follow a change of the clock
+// on a real machine either.
 const (
 	clockFile = "/run/tutti-test-clock"
 	clockRuby = "/usr/local/lib/tutti-test-clock.rb"
-	// clockSoon is the time between the writing of a setting and its beginning. Each process reads the file in this
-	// time, so that all processes of a host have the same clock at each moment.
+	// A setting of the clock begins to count clockSoon after the test has written it. In the meantime each process
+	// reads the file, so that all processes of a host have the same clock at each moment.
 	clockSoon = 400 * time.Millisecond
 )
 
 // These are the limits for wrong clocks. All credentials of the fleet are valid within these limits. A node's membership
 // lasts 180 days.
 const (
-	clocksBegin = 20 * 24 * time.Hour // how long ago the fleet began, by its clocks at that time
+	clocksBegin = 20 * 24 * time.Hour // the clocks are behind by this time when the fleet begins
 	clockBack   = 15 * 24 * time.Hour
 	clockAhead  = 100 * 24 * time.Hour
 )
@@ -91,7 +92,7 @@ func clockedProgram(t *testing.T) string {
 	return program
 }
 
-// output runs a command on this machine and returns what it printed.
+// The function `output` runs a command on this machine and returns what it printed.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).Output()
@@ -104,7 +105,7 @@ func output(t *testing.T, name string, args ...string) string {
 // clocks are the clocks of the hosts of a lab.
 type clocks struct {
 	settings map[string]string        // by host, with a line for each time when the clock was set
-	wrong    map[string]time.Duration // how far the clocks are ahead that are not right
+	wrong    map[string]time.Duration // for each wrong clock: how far it is ahead
 }
 
 // newClocks makes the Ruby of the hosts use their clocks.
@@ -121,13 +122,13 @@ func newClocks(t *testing.T, running *lab.Running) *clocks {
 	return &clocks{settings: map[string]string{}, wrong: map[string]time.Duration{}}
 }
 
-// set sets the clock of a host. The clock is then ahead of the right time by this duration. The method returns when the
-// clock is set.
+// The method `set` sets the clock of a host. The clock is then ahead of the right time by this duration. The method
+// returns when the clock is set.
 func (c *clocks) set(t *testing.T, h *lab.Host, ahead time.Duration) {
 	t.Helper()
 	from := time.Now().Add(clockSoon)
 	if c.settings[h.Name] == "" {
-		from = time.Unix(0, 0) // the first setting is also for the files that the host already has
+		from = time.Unix(0, 0) // the first setting also counts for the times of files that the host already has
 	}
 	c.settings[h.Name] += fmt.Sprintf("%d %d\n", from.UnixNano(), ahead)
 	if c.wrong[h.Name] = ahead; ahead == 0 {
@@ -142,8 +143,8 @@ func (c *clocks) set(t *testing.T, h *lab.Host, ahead time.Duration) {
 
 var clockOffRE = regexp.MustCompile(`the clock here is -?(479h59m|480h0m)\d+s off`)
 
-// check fails the test if the programs on the hosts do not have the clocks that are set. At this moment, all clocks are
-// behind by clocksBegin.
+// The method `check` fails the test if the programs on the hosts do not have the clocks that are set. At this moment,
+// all clocks are behind by clocksBegin.
 func (c *clocks) check(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	h := f.Nodes[0]
@@ -182,7 +183,8 @@ func (w *truth) wrongClock(h *lab.Host) {
 	w.clocks.set(w.t, h, off)
 }
 
-// rightClocks sets those wrong clocks to the right time that may be set right.
+// rightClocks calls the function `may` for each wrong clock. If `may` returns true, rightClocks
+// sets this clock to the right time.
 func (w *truth) rightClocks(may func() bool) {
 	w.t.Helper()
 	var wrong []string

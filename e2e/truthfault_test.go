@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// levels makes the node's own hiera.yaml name these files. The first file has priority.
+// The method `levels` makes the node's own hiera.yaml name these files. The first file has
+// priority.
 func (w *truth) levels(name string, files ...string) {
 	w.t.Helper()
 	text := "version: 5\nhierarchy:\n"
@@ -23,8 +24,8 @@ func (w *truth) levels(name string, files ...string) {
 	sh(w.t, w.host(name), fmt.Sprintf("mkdir -p /etc/puppet/truth; printf '%%s' '%s' > /etc/puppet/hiera.yaml", text))
 }
 
-// noticed makes a change on a node that its agent must notice. If the node was good, the server must not call it good any more
-// within a minute.
+// The method `noticed` makes a change on a node that its agent must notice. If the node was good,
+// the server must not call it good any more within a minute.
 func (w *truth) noticed(name string, change func()) {
 	w.t.Helper()
 	before := w.state(name)
@@ -79,8 +80,9 @@ func (w *truth) inPart(name string) {
 	}
 }
 
-// clone copies a node's disk to another machine, and lets both machines run until the server reports the
-// conflict. After that, the original machine is the node again, and the copy is stopped.
+// The method `clone` copies a node's disk to another machine, and lets both machines run until the
+// server reports the conflict. After that, the original machine is the node again, and the copy is
+// stopped.
 func (w *truth) clone(name string) {
 	w.say("clone " + name)
 	t, ctx, node, spare := w.t, w.t.Context(), w.host(name), w.host(truthSpare)
@@ -107,7 +109,8 @@ func (w *truth) clone(name string) {
 	}
 }
 
-// setBack restores Tutti's state on a node to its content before a change with which the node has already run.
+// setBack saves Tutti's state on a node, makes a change, and runs the node with this change. Then setBack
+// restores the saved state.
 func (w *truth) setBack(name string) {
 	w.say("set-back " + name)
 	h := w.host(name)
@@ -126,7 +129,7 @@ func (w *truth) ticket(name string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// the latest machine is the last one, and a restored machine is in the list twice
+	// the latest machine is at the end of the list; a restored machine is in the list twice
 	for _, m := range slices.Backward(d.Machines) {
 		if m.Host == name {
 			_, hex, _ := strings.Cut(string(m.Ticket), ":")
@@ -137,7 +140,8 @@ func (w *truth) ticket(name string) string {
 	return ""
 }
 
-// restore restores the server from a backup that is older than a change with which nodes have already run.
+// The method `restore` makes a backup of the server, makes a change, and starts a converge with this
+// change. Then the method restores the server from the backup.
 func (w *truth) restore() {
 	w.say("restore")
 	sh(w.t, w.fleet.Server, "rm -f /var/tmp/truth.tar; tutti server backup /var/tmp/truth.tar")

@@ -22,7 +22,8 @@ import (
 
 // checkAgain executes a plan again, first with warm and then with cold runs, when the nodes have
 // nothing left to change. No run may change anything, and warm and cold runs must leave the same
-// files. The nodes' later runs are cold. checkAgain returns the warm job.
+// files. After checkAgain, all runs of the nodes are cold. checkAgain returns the job with the warm
+// runs.
 func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Job {
 	t.Helper()
 	warm := start(t, f, plan, tutti.ModeApply).end()
@@ -40,7 +41,7 @@ func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Jo
 	return warm.Job
 }
 
-// checkOwnFacts fails unless the runs of a step have collected their own facts. The first run of a node in a
+// checkOwnFacts checks that the runs of a step have collected their own facts. The first run of a node in a
 // person's job must collect its own facts.
 func checkOwnFacts(t *testing.T, st *engine.Step) {
 	t.Helper()
@@ -81,7 +82,7 @@ func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 // secondsRE matches the text with which Puppet reports its own time.
 var secondsRE = regexp.MustCompile(`in [0-9.]+ seconds$`)
 
-// passing lists those keys of a report whose values differ in every run.
+// The variable `passing` lists those keys of a report whose values differ in every run.
 var passing = []string{"time", "transaction_uuid", "job_id", "catalog_uuid", "configuration_version", "evaluation_time"}
 
 // leftBy returns the catalog and the report that a run has left. Catalog and report must not depend
@@ -115,7 +116,7 @@ func leftBy(t *testing.T, h *lab.Host, run tutti.RunID) map[string]any {
 	return out
 }
 
-// lasting removes the changing keys from a report.
+// The function `lasting` removes the changing keys from a report.
 func lasting(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

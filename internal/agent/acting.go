@@ -24,7 +24,7 @@ type Acting interface {
 	Action(in *tutti.Statement) (*tutti.SignedAction, error)
 }
 
-// nobody has no list.
+// The type `nobody` is for a node without a list of operators.
 type nobody struct{}
 
 func (nobody) Take(tutti.Statement) error                           { return nil }
@@ -35,7 +35,7 @@ func (nobody) Action(*tutti.Statement) (*tutti.SignedAction, error) { return nil
 // does each action only once.
 const ActionsFile = "actions.json"
 
-// taken is the content of ActionsFile.
+// The type `taken` is the content of ActionsFile.
 type taken struct {
 	Nonces map[string]time.Time `json:"nonces"` // for each action's nonce: when the action expires
 	// Before is the latest expiry of a forgotten action. The node refuses an action that expires at
@@ -46,9 +46,9 @@ type taken struct {
 // maxTaken bounds the number of actions that the agent remembers.
 const maxTaken = 1000
 
-// signed checks a question that changes something, and returns the action that an operator has signed
-// for this question. The node does what the signed text says. The result is nil if this node has no
-// list of operators.
+// The method `signed` checks a question that changes something, and returns the action that an
+// operator has signed for this question. If the signed text does not fit the question, the node
+// refuses the question. The result is nil if this node has no list of operators.
 func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	said, err := a.opts.Acting.Action(q.Signed)
 	if err != nil || said == nil {
@@ -60,7 +60,7 @@ func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
 	return said, said.For(a.opts.Node, time.Now())
 }
 
-// take stores on disk that the agent is about to do a signed action.
+// The method `take` stores on disk that the agent is about to do a signed action.
 func (a *Agent) take(said *tutti.SignedAction) error {
 	a.takenMu.Lock()
 	defer a.takenMu.Unlock()
@@ -88,7 +88,7 @@ func (a *Agent) take(said *tutti.SignedAction) error {
 	return nil
 }
 
-// forget removes the actions that have expired.
+// The method `forget` removes the actions that have expired.
 func (t *taken) forget(now time.Time) {
 	for nonce, until := range t.Nonces {
 		if now.Before(until) {

@@ -125,9 +125,9 @@ type Options struct {
 	// such socket.
 	Compile *CompileSocket
 
-	Beat     time.Duration // between heartbeats; 5 s
+	Beat     time.Duration // time between heartbeats; the default is 5 s
 	Patience time.Duration
-	KeepRuns int // directories of ended runs that are kept; 20
+	KeepRuns int // how many directories of ended runs the agent keeps; the default is 20
 	Refusals int
 }
 
@@ -140,7 +140,7 @@ type Warm interface {
 	Memory() int64
 }
 
-// cold loads nothing.
+// The type `cold` is a Warm that loads nothing.
 type cold struct{}
 
 func (cold) Expect(wire.Expectation) {}
@@ -165,17 +165,17 @@ type Agent struct {
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not have the node's present facts
 	exchange  *exchange
-	told      map[tutti.RunID]tutti.Result // results that the server has, but that could not be written to disk; belongs to the claim loop
-	debts     ledger                       // belongs to the claim loop
-	refusals  refusals                     // belongs to the claim loop
-	begun     begun                        // the content of BegunFile, or newer; belongs to the claim loop
+	told      map[tutti.RunID]tutti.Result // results that the server has and that are not on disk yet; only the claim loop uses this map
+	debts     ledger                       // only the claim loop uses it
+	refusals  refusals                     // only the claim loop uses it
+	begun     begun                        // the content of BegunFile, or newer; only the claim loop uses it
 	takenMu   sync.Mutex                   // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error   // the reason why the last claim failed; nil if only the server was away
 	unnoted   error   // why the agent could not store the runs that the server did not order
 	unheard   unheard // local runs that the server does not know
-	lost      error   // a problem with a lease: its note is damaged, or Puppet cannot be enabled
+	lost      error   // a problem with a lease: the file with its note is damaged, or Puppet cannot be enabled
 	greeted   bool    // the ticket is exchanged
 	notTaken  error   // the reason why the server refuses this machine
 
@@ -196,7 +196,7 @@ const (
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
 	firstLook       = 10 * time.Second
-	holdAfter       = 5 * time.Second // a held run asks its gate again after this time if no doorbell rings before
+	holdAfter       = 5 * time.Second // a held run asks its gate again after this time, or when the doorbell rings
 )
 
 var errNotGreeted = tutti.Errorf(tutti.CodeUnavailable, "the ticket is not exchanged yet")
@@ -254,8 +254,8 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// Run serves until ctx ends. A Puppet that is still running at that time continues, and the next
-// agent finds it.
+// Run serves until ctx ends. If a Puppet is running when Run returns, this Puppet continues, and
+// the next agent finds it.
 func (a *Agent) Run(ctx context.Context) error {
 	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -305,7 +305,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	looked := make(chan struct{})
 	beside.Go(func() { a.foreigns(ctx, looked) })
 	beside.Go(func() { a.tellFacts(ctx) })
-	select { // our next run replaces the present report, so look at the report first
+	select { // the next run of Tutti replaces the present report, so look at this report first
 	case <-looked:
 	case <-ctx.Done():
 	case <-time.After(firstLook):
@@ -323,7 +323,7 @@ func (a *Agent) poke() { ring(a.wake) }
 func ring(bell chan struct{}) {
 	select {
 	case bell <- struct{}{}:
-	default: // it rings already
+	default: // the channel already contains a signal
 	}
 }
 
@@ -388,7 +388,7 @@ func (a *Agent) sendBeat(stopping bool) {
 	}
 }
 
-// claims asks the server for work whenever there may be work, and does the work.
+// The method `claims` asks the server for work whenever there may be work, and does the work.
 func (a *Agent) claims(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -404,20 +404,20 @@ func (a *Agent) claims(ctx context.Context) error {
 				a.opts.Logger.Error("a local run", "error", err)
 			}
 		}
-		if ctx.Err() != nil { // several channels were ready
+		if ctx.Err() != nil { // select may have chosen another channel that was ready, too
 			return context.Cause(ctx)
 		}
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also after a refused result, because then there is no claim
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also if the server has refused a result with this code; the agent then makes no claim
 			a.Denied(err)
 		}
 		if err != nil && away(err) {
 			again = min(again, a.safetyRuns(ctx))
 		}
 		switch {
-		case errors.Is(err, errNotGreeted): // hello calls poke after the exchange
+		case errors.Is(err, errNotGreeted): // after the exchange of the ticket, the method `hellos` wakes this loop
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
 			again = min(again, held.after(err))
@@ -433,7 +433,7 @@ func (a *Agent) claims(ctx context.Context) error {
 
 func (a *Agent) setStuck(err error) {
 	if err != nil && away(err) {
-		err = nil // the server itself notices that the node is away
+		err = nil // report nothing, because the server itself notices that the node is away
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -456,8 +456,9 @@ func (a *Agent) setLeaseTrouble(err error) {
 	a.lost = err
 }
 
-// claimOne ends the runs that have begun, then makes one claim. The method reports whether the claim
-// brought a run. When claimOne returns, that run has ended.
+// claimOne first ends the runs that have already begun. If there are none, it makes one claim. The
+// method reports whether there was a run, either begun or claimed. When claimOne returns, this run
+// has ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.loadBegun(); err != nil {
 		return false, err
@@ -496,7 +497,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	return true, a.flush(ctx)
 }
 
-// claim asks for the next order.
+// The method `claim` asks for the next order.
 func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	trusts, listed := a.opts.Signers.Trusts(), a.opts.Acting.Listed()
 	claimed, err := call[wire.Claimed](ctx, a, wire.OpClaim, wire.Claim{
@@ -523,7 +524,8 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	return claimed, a.saw(claimed.Position)
 }
 
-// call asks the server and decodes its answer. The answer may be empty only if T is the empty struct.
+// The function `call` asks the server and decodes its answer. The answer may be empty only if T is
+// the empty struct.
 func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	var out T
 	raw, err := json.Marshal(in)
@@ -540,8 +542,8 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)
 }
 
-// call sends a request to the server and waits for the answer as long as the
-// agent's patience lasts.
+// The method `call` sends a request to the server and waits for the answer as long as the agent's
+// patience lasts.
 func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
 	defer cancel()
@@ -568,8 +570,8 @@ func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte
 	return reply, err
 }
 
-// away reports whether an error means that the server did not get the request. If away returns false,
-// the server has refused the request.
+// The function `away` reports whether an error means that the server has not answered the request.
+// Other errors mean that the server has refused the request.
 func away(err error) bool {
 	code := tutti.CodeOf(err)
 	return code == tutti.CodeUnavailable || code == tutti.CodeDeadline || errors.Is(err, context.DeadlineExceeded)

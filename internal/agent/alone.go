@@ -98,14 +98,14 @@ func (a *Agent) loadAlone() {
 	}
 }
 
-// knows returns the present content of AloneFile.
+// The method `knows` returns the present content of AloneFile.
 func (a *Agent) knows() Alone {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
 	return a.alone
 }
 
-// learn changes the content of AloneFile, and returns when the change is on disk.
+// The method `learn` changes the content of AloneFile, and returns when the change is on disk.
 func (a *Agent) learn(change func(*Alone)) error {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()
@@ -126,7 +126,7 @@ func (a *Agent) needsCode() tutti.Digest {
 	return ""
 }
 
-// reached sets the time of the server's last answer.
+// The method `reached` sets the time of the server's last answer.
 func (a *Agent) reached() {
 	a.aloneMu.Lock()
 	defer a.aloneMu.Unlock()

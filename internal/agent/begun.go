@@ -17,7 +17,7 @@ import (
 // is on disk before the agent starts Puppet.
 const BegunFile = "begun.json"
 
-// begun is what the node remembers about orders and about its server.
+// The type `begun` is what the node remembers about orders and about its server.
 type begun struct {
 	Fence  tutti.Fence    `json:"fence"`           // the fence of the last order that this node has begun
 	Run    tutti.RunID    `json:"run,omitempty"`   // the run of that last order
@@ -67,8 +67,8 @@ func (a *Agent) writeBegun(b begun) error {
 	return nil
 }
 
-// saw notes the server's position. The position is written to disk with the next order, or when another
-// epoch has begun.
+// The method `saw` notes the server's position. The position is written to disk with the next order, or
+// when another epoch has begun.
 func (a *Agent) saw(at tutti.Position) error {
 	b := a.begun
 	before := b.Server.Epoch
@@ -80,7 +80,7 @@ func (a *Agent) saw(at tutti.Position) error {
 	if err := a.writeBegun(b); err != nil {
 		return err
 	}
-	ring(a.lookAgain) // report again the runs that only the server's earlier epoch knows
+	ring(a.lookAgain) // report the runs again that the server got in an earlier epoch only
 	return nil
 }
 

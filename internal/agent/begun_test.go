@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// tampered changes each answer to a claim, so that the server looks like one whose log
-// went back.
+// The method `tampered` changes each answer to a claim, as a server would answer whose log went
+// back.
 func (l *lab) tampered(change func(*wire.Claimed)) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var claimed wire.Claimed
@@ -70,7 +70,7 @@ func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 func TestTheSameOrderAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		left    []string // files in the run's directory; nil: the directory is gone
+		left    []string // files in the run's directory; nil if the directory is gone
 		starts  int
 		outcome tutti.Outcome
 	}{
@@ -91,7 +91,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					return []byte("killed") // the agent does not get the order before its next start
+					return []byte("killed") // only the next agent gets the order
 				}
 				return reply
 			}
@@ -117,7 +117,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 	}
 }
 
-// troubled waits until the node reports a trouble with this text.
+// The method `troubled` waits until the node reports a trouble with this text.
 func (l *lab) troubled(says string) {
 	l.t.Helper()
 	l.line.wait("the trouble "+says, func() bool { return strings.Contains(l.view().Trouble, says) })
@@ -125,7 +125,8 @@ func (l *lab) troubled(says string) {
 
 func quick(o *agent.Options) { o.Beat = 10 * time.Millisecond }
 
-// TestAMemoryThatCannotBeRead: the node begins nothing, and reports what to do.
+// TestAMemoryThatCannotBeRead: if the file of begun orders cannot be read, the node begins no
+// order, and reports what to do.
 func TestAMemoryThatCannotBeRead(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
@@ -151,7 +152,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 // The node works again when the server begins the next epoch.
 func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l := newLab(t, applies)
-	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // acknowledged events that the server has lost
+	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // as if the server had acknowledged these events and lost them
 	l.start(quick)
 	l.line.settle()
 	l.line.settle() // wait until the agent has noted the first answer

@@ -112,8 +112,8 @@ func (b *book) index(e entry) {
 	b.entries = append(b.entries, e)
 }
 
-// write adds an entry. If write fails, Puppet does not get the answer. On a full disk, the next entry
-// overwrites a half-written one.
+// The method `write` adds an entry. If write fails, Puppet does not get the answer. On a full disk,
+// the next entry overwrites a half-written one.
 func (b *book) write(e entry) error {
 	raw, err := seal(e)
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *book) write(e entry) error {
 		return tutti.Errorf(tutti.CodeInvalid, "the answers and published values of the run have more than %d bytes", maxSealed)
 	}
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
-		_ = b.file.Truncate(b.size) // otherwise the next openBook would find half an entry
+		_ = b.file.Truncate(b.size) // without this, the next openBook could find half an entry
 		return err
 	}
 	killpoint.Here("agent.booked")
@@ -134,7 +134,7 @@ func (b *book) write(e entry) error {
 	return nil
 }
 
-// answer returns the answer that the run already got to the same question.
+// The method `answer` returns the answer that the run already got to the same question.
 func (b *book) answer(q tutti.Query) (answerEntry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +151,7 @@ func (b *book) hieraData() *hieraEntry {
 	return b.hiera
 }
 
-// greeted returns the launcher's last hello.
+// The method `greeted` returns the launcher's last hello.
 func (b *book) greeted() hello {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,8 +187,8 @@ func (b *book) overlapped() bool {
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 
-// clock returns the time when the run last came to its gate. If the run never came to its
-// gate, clock returns when the run began.
+// The method `clock` returns the time when the run last came to its gate. If the run never came to
+// its gate, the method returns when the run began.
 func (b *book) clock(began tutti.Clock) tutti.Clock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *book) clock(began tutti.Clock) tutti.Clock {
 	return began
 }
 
-// unanswered lists the questions that the agent could not answer.
+// The method `unanswered` lists the questions that the agent could not answer.
 func (b *book) unanswered() []tutti.Wait {
 	var out []tutti.Wait
 	for _, e := range b.entries {
@@ -211,7 +211,8 @@ func (b *book) unanswered() []tutti.Wait {
 	return out
 }
 
-// unpublished lists the keys that a local run would have published or withdrawn, sorted.
+// The method `unpublished` lists the keys that a local run would have published or withdrawn,
+// sorted.
 func (b *book) unpublished() []string {
 	var out []string
 	for _, e := range b.entries {
@@ -223,8 +224,8 @@ func (b *book) unpublished() []string {
 	return slices.Compact(out)
 }
 
-// reads lists the questions with the digests of their answers, and the hiera keys for which Tutti's
-// level had a value.
+// The method `reads` lists the questions with the digests of their answers, and the hiera keys for
+// which Tutti's level had a value.
 func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,7 +272,7 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 		return out, err
 	}
 	for _, e := range b.entries {
-		if e.Asked != nil { // the run never came to its gate, or asked more questions after its gate
+		if e.Asked != nil { // such an entry exists if the run never came to its gate, or asked more questions after its gate
 			out.Keys, out.Inputs.Facts = e.Asked.Keys, e.Asked.Facts
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // 0011).
 const ClockFile = "clock.json"
 
-// newsFor is how long a whole foreign run can make its node good, counted from the end of the run.
+// A foreign run that applied a whole catalog can make its node good. The server must hear of the
+// run within newsFor after its end.
 const newsFor = time.Minute
 
 // tick counts one more event, and returns when the count is on disk. The method returns the zero
@@ -39,8 +40,9 @@ func (a *Agent) tick() tutti.Clock {
 	return clock
 }
 
-// sees sets the run's clock when the agent sees a run without an order. The method returns how long
-// ago the run began. The method returns 0 if the node's clock cannot tell.
+// The method `sees` sets the run's clock when the agent sees a run without an order. The method
+// returns how long ago the run began. The method returns 0 if the node's clock was set back since
+// then.
 func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	run.Result.Clock = a.tick()
 	now := time.Now()
@@ -50,9 +52,9 @@ func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	return max(0, now.Sub(run.Result.StartedAt))
 }
 
-// asNews returns a run of the outbox as the agent reports it now. A run stays whole only in its first report, soon
-// after its end, by the agent that has seen the run. In a later report the run is not whole, because nobody knows what
-// has happened since.
+// asNews returns a run of the outbox in the form in which the agent reports it now. The field Whole stays true only if
+// the agent that has seen the run reports it for the first time, soon after the end of the run. In all other reports
+// Whole is false, because nobody knows what has happened since the run.
 func (a *Agent) asNews(h heard) tutti.Foreign {
 	f := h.Foreign
 	a.clockMu.Lock()
@@ -62,7 +64,7 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	since := time.Since(at) // monotonic
 	late := since + max(0, h.Took-f.Result.Duration())
 	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
-	uncounted := a.debts.late.Load() // read this before OwedFile, because a late count changes OwedFile first
+	uncounted := a.debts.late.Load() // read `late` before OwedFile, because settleLate changes OwedFile before it changes `late`
 	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 || uncounted {
 		f.Whole = false // Puppet does not repeat a refresh
 	}
@@ -72,7 +74,7 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	return f
 }
 
-// forgets drops the note about a run that has left the outbox.
+// The method `forgets` drops the note about a run that has left the outbox.
 func (a *Agent) forgets(run tutti.RunID) {
 	a.clockMu.Lock()
 	defer a.clockMu.Unlock()

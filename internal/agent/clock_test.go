@@ -43,9 +43,9 @@ func (l *lab) tellsOf(n int) *tutti.RunForeign {
 	return l.foreigns()[n-1]
 }
 
-// TestTheAgentCounts: the order of runs does not depend on the time of day. Our runs are placed at the
-// moment of their gate, foreign runs at the moment when the agent saw them. An agent that has lost its
-// count begins a new count, under another name.
+// TestTheAgentCounts: the order of runs does not depend on the time of day. The place of a run of
+// Tutti in this order is the moment of its gate. The place of a foreign run is the moment when the
+// agent saw the run. An agent that has lost its count begins a new count, under another name.
 func TestTheAgentCounts(t *testing.T) {
 	w, opt := witnesses(t)
 	l := newLab(t, applies)

@@ -39,17 +39,17 @@ type codeStore struct {
 // keepCode is how many trees stay in addition to the linked ones.
 const keepCode = 2
 
-// ensured is the code of an order, complete on this node.
+// The type `ensured` is the code of an order, complete on this node.
 type ensured struct {
 	environments string       // the directory with the links
 	said         tutti.Signed // the signed statement about the code
 }
 
-// ensure makes the environment's link lead to the order's code. ensure returns CodeRefused if no
-// operator has signed the code, or if the code is older than code that this node has begun. A
-// manifest with a path that leads out of its tree is also refused. For a local run (ordered is
-// false), ensure does not check the signature of an intact tree again. The signature was checked when
-// the code was fetched.
+// The method `ensure` makes the environment's link lead to the order's code. The method returns
+// CodeRefused if no operator has signed the code, or if the code is older than code that this node
+// has begun. The method also refuses a manifest with a path that leads out of its tree. For a local
+// run (ordered is false), the method does not check the signature of an intact tree. The agent has
+// checked the signature when it fetched the code.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,9 +90,10 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 // these files in this order.
 var codeParts = []string{"", ".signed", ".manifest"}
 
-// signed returns the signed statement about code that is on this node. If this statement is not
-// sufficient for the order, signed asks the server. In the meantime, somebody may have pushed the code
-// again, or the node may trust other keys.
+// The method `signed` returns the signed statement about code that is on this node. If this statement
+// is not sufficient for the order, the method asks the server for another one. The server has another
+// statement if somebody has pushed the code again. The node may also need another statement because it
+// trusts other keys now.
 func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
 	if err != nil {
@@ -121,8 +122,8 @@ func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error 
 
 func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
 
-// intact reports whether the tree exists and equals its manifest, byte by byte. Puppet runs the tree's
-// code as root.
+// The method `intact` reports whether the tree exists and equals its manifest, byte by byte. Puppet
+// runs the tree's code as root.
 func (c *codeStore) intact(code tutti.Digest) bool {
 	m, err := c.kept(code)
 	if err != nil {
@@ -143,7 +144,7 @@ func (c *codeStore) intact(code tutti.Digest) bool {
 	return true
 }
 
-// kept returns the manifest of a tree that is on this node.
+// The method `kept` returns the manifest of a tree that is on this node.
 func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	var m tutti.CodeManifest
 	name := c.tree(code) + ".manifest"
@@ -157,7 +158,7 @@ func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	return m, err
 }
 
-// fetch builds the tree under a temporary name and renames it when it is complete.
+// The method `fetch` builds the tree under a temporary name and renames it when it is complete.
 func (c *codeStore) fetch(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
 	in, said, err := c.ask(ctx, order)
 	if err != nil {
@@ -204,8 +205,9 @@ func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti
 	return durable.SyncDir(filepath.Dir(final))
 }
 
-// ask requests the signed statement about the order's code, and checks everything. The order must name the digest, an
-// operator must have signed the code, and the code must not be older than code that this node has begun.
+// The method `ask` requests the signed statement about the order's code, and checks everything. The order must name
+// the digest, an operator must have signed the code, and the code must not be older than code that this node has
+// begun.
 func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
 	var in tutti.SignedCode
 	ask, err := json.Marshal(wire.CodeGet{Run: order.Run, Code: order.Code})
@@ -241,8 +243,8 @@ func readManifest(raw []byte) (tutti.CodeManifest, error) {
 	return m, m.Validate()
 }
 
-// place writes one file of the tree. The method copies the content from an older tree if
-// an older tree has the file.
+// The method `place` writes one file of the tree. The method copies the content from an older tree
+// if an older tree has the file.
 func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f tutti.CodeFile, had map[tutti.Digest]string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -273,7 +275,7 @@ func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f t
 	return os.WriteFile(to, raw, mode)
 }
 
-// files returns the paths of all files of the trees on this node, by digest.
+// The method `files` returns the paths of all files of the trees on this node, by digest.
 func (c *codeStore) files() map[tutti.Digest]string {
 	out := map[tutti.Digest]string{}
 	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))
@@ -291,7 +293,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	return out
 }
 
-// link makes the environment's name lead to the order's tree. The method replaces the
+// The method `link` makes the environment's name lead to the order's tree. The method replaces the
 // link by rename.
 func (c *codeStore) link(links string, order tutti.Order) error {
 	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, order.Environment)
@@ -310,8 +312,8 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	return durable.SyncDir(links)
 }
 
-// collect removes the trees to which no environment links, and the half-built trees of an agent that
-// was killed. The method keeps the tree that is needed, and the latest trees.
+// The method `collect` removes the trees to which no environment links, and the half-built trees of
+// an agent that was killed. The method keeps the tree that a local run needs, and the latest trees.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {
@@ -339,7 +341,7 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		for _, part := range codeParts { // the manifest is last, so that the next collect can finish a removal
+		for _, part := range codeParts { // remove the manifest last, so that the next `collect` can finish an interrupted removal
 			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
 				return err
 			}

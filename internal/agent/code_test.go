@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// push pushes code with these files to the server. A value that begins with `->` is a link. A value
-// that begins with `#!` is an executable file.
+// The method `push` pushes code with these files to the server. A value that begins with `->` is a
+// link. A value that begins with `#!` is an executable file.
 func (l *lab) push(files map[string]string) tutti.CodePushed {
 	l.t.Helper()
 	return l.pushAs(files, servertest.Sign)
@@ -190,7 +190,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = wire.OpCode // `alter` answers this operation even if the server refuses it
+			l.line.answer = wire.OpCode // the function `alter` answers this operation even if the server refuses it
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())

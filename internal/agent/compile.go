@@ -48,7 +48,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	return l, nil
 }
 
-// compiles answers the Puppet Server's questions until ctx ends.
+// The method `compiles` answers the Puppet Server's questions until ctx ends.
 func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	logger := a.opts.Logger
 	accept(ctx, l, logger, func(conn net.Conn) {
@@ -77,8 +77,8 @@ func (a *Agent) isCompiler(conn net.Conn) error {
 // peer is the process at the other end of a socket.
 type peer struct{ uid, pid int }
 
-// compileConn is one compile. The connection keeps only the hello, because the Puppet Server asks
-// each question once.
+// compileConn is the connection of one compile. The agent keeps only the hello of the connection.
+// The agent keeps no answers, because the Puppet Server asks each question once.
 type compileConn struct {
 	agent *Agent
 	by    request // the hello of this connection
@@ -139,7 +139,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 	}
 	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
 	if req.Stored != nil {
-		if a.Lags == nil { // an older server does not report the nodes whose catalog PuppetDB lacks
+		if a.Lags == nil { // a server that is older than this agent does not report the nodes whose catalog PuppetDB lacks
 			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not report whether PuppetDB is up to date, because the server is older than this agent")
 		}
 		out["lags"] = a.Lags
@@ -162,7 +162,7 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// compiled sends the server what the compile has read and what it exports.
+// The method `compiled` sends the server what the compile has read and what it exports.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
 	// The server does not need the places in the code.
 	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports}
@@ -172,8 +172,9 @@ func (c *compileConn) compiled(ctx context.Context, req request) (response, erro
 	return nil, err
 }
 
-// persist sends a request to the server. While the server is away, persist repeats the request as long
-// as the agent's patience lasts. A restart of the server must not make a compile fail.
+// The function `persist` sends a request to the server. While the server is away, the function repeats
+// the request as long as the agent's patience lasts. A restart of the server must not make a compile
+// fail.
 func persist[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.Patience)
 	defer cancel()

@@ -50,7 +50,7 @@ func newCompiler(t *testing.T, uid int) compiler {
 	return c
 }
 
-// begin starts the agent. If an agent is running, begin replaces it.
+// The method `begin` starts the agent. If an agent is running, the method replaces this agent.
 func (c compiler) begin(uid int, change ...func(*agent.Options)) {
 	c.kill()
 	claims := c.line.count(wire.OpClaim)
@@ -71,8 +71,7 @@ func (c compiler) dial(t *testing.T) (net.Conn, *bufio.Scanner) {
 	return conn, bufio.NewScanner(conn)
 }
 
-// say sends the hello of a Puppet Server that compiles for a node, then one
-// question.
+// The method `say` sends the hello of a Puppet Server that compiles for a node, then one question.
 func (c compiler) say(t *testing.T, name tutti.NodeName, req ask) reply {
 	t.Helper()
 	conn, lines := c.dial(t)

@@ -81,7 +81,7 @@ func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 				l.start()
 				job := l.job()
 				run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
-				l.line.until(wire.OpPublish, 2) // Puppet publishes first, then the outbox tries
+				l.line.until(wire.OpPublish, 2) // the first message is from Puppet, the second from the outbox
 				l.kill()
 				damage(t, filepath.Join(l.runDir(run), c.file))
 				l.ruby.does(applies)
@@ -102,7 +102,7 @@ func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 // TestADamagedMarkerStartsNothing: with a damaged marker, nobody knows what was
 // started, so the agent starts nothing.
 func TestADamagedMarkerStartsNothing(t *testing.T) {
-	for _, name := range []string{"truncated", "empty", "garbage", "directory"} { // package puppet tests a flipped byte
+	for _, name := range []string{"truncated", "empty", "garbage", "directory"} { // package puppet has the test of a flipped byte
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, applies)
 			job := l.job()

@@ -11,7 +11,7 @@ import (
 // exchange. The next agent sends what the ended agent did not send. In an earlier release, the agent
 // kept waiting for seconds when it should end, and delayed the next agent's run.
 func TestAnAgentThatEndsWaitsForNoExchange(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends the test if it fails
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // if nothing ends the wait, the test ends after this time
 	defer cancel()
 	x := &exchange{}
 	x.due()

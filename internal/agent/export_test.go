@@ -17,7 +17,8 @@ func WriteBegun(dir string, claimed wire.Claimed) error {
 	return New(Options{Dir: dir}).beginOnce(claimed)
 }
 
-// Postponed returns how many runs an agent counts later, after it has postponed these directories.
+// Postponed postpones the runs in these directories, and returns how many runs the agent must count
+// later.
 func Postponed(dirs ...string) int {
 	var l ledger
 	for _, dir := range dirs {

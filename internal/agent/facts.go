@@ -63,7 +63,7 @@ type factsWatch struct {
 	dir    string    // the directory of the last run
 	asked  time.Time // when a collection began; zero if no collection is going on
 	now    FactsNow  // the result of the last collection
-	seen   uint64    // stamp of the watched files at the time of that result
+	seen   uint64    // result of the function stamp for the watched files at the time of `now`
 	late   bool      // a watched file was written during the collection
 	rests  time.Time // do not look at the files before this time
 	told   tutti.Digest
@@ -105,7 +105,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 	}
 }
 
-// look begins a collection if one is due, and reads the result of a collection that
+// The method `look` begins a collection if one is due, and reads the result of a collection that
 // has ended.
 func (f *factsWatch) look(now time.Time) {
 	dir := f.lastWithFacts()
@@ -141,8 +141,8 @@ func (f *factsWatch) look(now time.Time) {
 	}
 }
 
-// written reports whether the files have changed since the last collection. Modules and external data may consist of
-// many files. The method therefore looks at files for at most a fiftieth of the time.
+// The method `written` reports whether the files have changed since the last collection. Modules and external data
+// may consist of many files. The method therefore looks at files for at most a fiftieth of the time.
 func (f *factsWatch) written(now time.Time) bool {
 	if now.Before(f.rests) {
 		return false
@@ -174,7 +174,7 @@ func (f *factsWatch) lastWithFacts() string {
 	return ""
 }
 
-// tell reports the present facts to the server, unless the server already has them.
+// If the server does not have the present facts yet, the method `tell` reports them to the server.
 func (f *factsWatch) tell(ctx context.Context) error {
 	if f.now.Facts == "" || f.running() || !hasFile(f.dir, sentFile) || f.toldOf == f.dir && f.told == f.now.Facts {
 		return nil
@@ -187,8 +187,10 @@ func (f *factsWatch) tell(ctx context.Context) error {
 	return err
 }
 
-// stamp changes if somebody adds, changes or removes a file in these directories, or in the directories to which links there
-// lead. The directories themselves may be links, files, or missing. The result `newest` is the time of the last such change.
+// The function `stamp` computes a number from these directories and from the directories to which
+// links in them lead. The number changes if somebody adds, changes or removes a file in one of
+// these directories. The directories themselves may be links, files, or missing. The result
+// `newest` is the time of the last change.
 func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) (isDir bool) {

@@ -21,7 +21,7 @@ type facter struct {
 	dir     string
 	watch   string
 	count   int
-	collect chan struct{} // one for each collection
+	collect chan struct{} // gets one value for each collection
 }
 
 func (f *facter) Collect(dir string) error {
@@ -43,7 +43,7 @@ func (f *facter) Collected(dir string) (agent.FactsNow, error) {
 	return f.found, nil
 }
 
-// collected waits for the next collection.
+// The method `collected` waits for the next collection.
 func (f *facter) collected(t *testing.T) {
 	t.Helper()
 	select {

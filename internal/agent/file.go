@@ -73,8 +73,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// modified returns when a file was last written. The function returns the zero time if
-// the file is gone.
+// The function `modified` returns when a file was last written. The function returns the zero time
+// if the file is gone.
 func modified(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {

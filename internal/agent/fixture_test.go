@@ -29,10 +29,11 @@ plans:
     steps: [{run: db}]
 `
 
-// hang is how long a test waits for an event before it fails. No machine is that slow.
+// If an event does not come within the time `hang`, the test fails. Even on a slow machine every
+// event comes earlier.
 const hang = 3 * time.Minute
 
-// impatient makes an agent that gives up soon if the server is away.
+// The function `impatient` makes an agent that gives up soon if the server is away.
 func impatient(o *agent.Options) { o.Patience = 2 * time.Second }
 
 // lab is a server and one node with its agent.
@@ -76,7 +77,7 @@ func newLab(t *testing.T, script func(p *puppet) tutti.Result) *lab {
 	return l
 }
 
-// start starts an agent. If an agent is running, start kills it first.
+// The method `start` starts an agent. If an agent is running, the method kills this agent first.
 func (l *lab) start(change ...func(*agent.Options)) {
 	l.t.Helper()
 	l.kill()
@@ -95,7 +96,7 @@ func (l *lab) start(change ...func(*agent.Options)) {
 	l.mu.Unlock()
 }
 
-// kill ends the agent at once. Its Puppet continues.
+// The method `kill` ends the agent at once. Its Puppet continues.
 func (l *lab) kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +126,7 @@ func (l *lab) job() tutti.JobID {
 	return l.fleet.Start("deploy", tutti.ModeApply)
 }
 
-// end waits for a job's end and returns the result of its last run.
+// The method `end` waits for a job's end and returns the result of its last run.
 func (l *lab) end(job tutti.JobID) tutti.Result {
 	l.t.Helper()
 	var out tutti.Result
@@ -140,7 +141,8 @@ func (l *lab) end(job tutti.JobID) tutti.Result {
 
 var errSeen = errors.New("seen")
 
-// watch follows a job until it ends, or until the argument `until` returns true for an event.
+// The method `watch` follows a job until it ends, or until the argument `until` returns true for an
+// event.
 func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -156,7 +158,7 @@ func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	}
 }
 
-// until waits for an event of this kind.
+// The method `until` waits for an event of this kind.
 func (l *lab) until(job tutti.JobID, kind string) tutti.Event {
 	l.t.Helper()
 	var out tutti.Event
@@ -198,7 +200,8 @@ func (l *lab) record(run tutti.RunID) tutti.Record {
 	return r
 }
 
-// told returns a logger that closes the channel `seen` at the first message with this beginning.
+// The function `told` returns a logger that closes the channel `seen` at the first message with
+// this beginning.
 func told(to *slog.Logger, begins string, seen chan struct{}) *slog.Logger {
 	return slog.New(&teller{Handler: to.Handler(), begins: begins, seen: seen, once: &sync.Once{}})
 }

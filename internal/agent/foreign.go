@@ -42,32 +42,32 @@ const (
 	reportFile = "report.json"
 )
 
-// seen is the content of seenFile.
+// The type `seen` is the content of seenFile.
 type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox. The run stays there after the agent has reported it, because a later restore of
-// the server from a backup may lose the report.
+// The type `heard` is a foreign run in the outbox. The run stays there after the agent has reported it, because a later
+// restore of the server from a backup may lose the report.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
 	Nth     int           `json:"nth,omitempty"` // a run that came later has a higher number, regardless of its clock
-	// Took is the time between the beginning of the run and the moment when the agent saw it (see
-	// the method sees).
+	// Took is the time between the beginning of the run and the moment when the agent saw it (see the
+	// method `sees`).
 	Took time.Duration `json:"took,omitempty"`
 	// Told is the server's epoch, as last known before the agent reported the run. Told is
 	// nil if the agent has not reported the run yet.
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
 
-// untold reports whether the agent must report the run to a server of this epoch. For a server of
-// release 0.2.0, the epoch is unknown and its number is zero.
+// The method `untold` reports whether the agent must report the run to a server of this epoch. For
+// a server of release 0.2.0, the epoch is unknown and its number is zero.
 func (h heard) untold(now tutti.Epoch) bool {
 	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
 
-// foreigns reports to the server the runs that the server did not order, until ctx ends. The reported
+// The method `foreigns` reports to the server the runs that the server did not order, until ctx ends. The reported
 // runs are foreign and local runs. After its first look, foreigns closes the channel `looked`. Only the first ordered
 // run waits for this look.
 func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
@@ -92,8 +92,8 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 		if w.failed && ctx.Err() == nil {
 			w.cannotNote(cmp.Or(err, errNotNoted))
 		}
-		if (tells || heard) && a.isTaken() { // otherwise report when the server accepts this machine again
-			locals := a.unheard.none() // read before sending
+		if (tells || heard) && a.isTaken() { // if the server does not accept this machine, the agent reports later
+			locals := a.unheard.none() // read this before sending, because a local run may end in the meantime
 			told, err := a.sendForeigns(ctx)
 			if err == nil && locals {
 				if a.unheard.told() {
@@ -108,7 +108,7 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 			}
 		}
 		if !failed && due.IsZero() {
-			w.cannotNote(nil) // only after the runs were reported; otherwise the node would look good before that
+			w.cannotNote(nil) // first report the runs; the node must not look good before the server has them
 		}
 		if failed && due.IsZero() {
 			due = time.Now().Add(pause)
@@ -129,11 +129,12 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
-// errNotNoted means that a look could not be completed, although its last step had no error.
+// errNotNoted means that the agent could not complete a look, although the last step of the look
+// had no error.
 var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
 
-// cannotNote sets the reason why the agent cannot store runs that the server did not order, and reports a change to the
-// server at once. A nil error means that the agent has stored all these runs.
+// cannotNote sets the reason why the agent cannot store runs that the server did not order. A nil error means that the
+// agent has stored all these runs. If the reason changes, the agent reports the new reason to the server at once.
 func (w *watches) cannotNote(err error) {
 	w.mu.Lock()
 	changed := errorText(err) != errorText(w.unnoted)
@@ -144,7 +145,8 @@ func (w *watches) cannotNote(err error) {
 	}
 }
 
-// watch compares the reports that arrived at one file with the reports that the agent has read.
+// The type `watch` compares the reports that arrived at one file with the reports that the agent
+// has read.
 type watch struct {
 	*Agent
 	name    string       // distinguishes the files of this watch from the files of other watches
@@ -152,26 +154,27 @@ type watch struct {
 	bell    chan struct{}
 	file    string
 	conf    string // a change of this file rings the bell, too
-	failed  bool   // the last look could not be completed
-	// leaves reports whether our run in a directory leaves its report in this file.
+	failed  bool   // the agent could not complete the last look
+	// The field `leaves` reports whether the run of Tutti in a directory leaves its report in this
+	// file.
 	leaves func(dir string) bool
 
-	// done is the place up to which the agent has dealt with all reports.
+	// The field `done` is the place up to which the agent has dealt with all reports.
 	done  place
-	since time.Time // the time when the last undisturbed look began
+	since time.Time // when the last look began during which no report arrived
 	last  tutti.RunID
 	noted bool // last is also on disk
-	// read contains the runs whose reports the agent has read after the place `done`.
+	// The field `read` contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
-	// ours are our runs whose reports count as arrived. The agent has not read the reports of the
-	// runs in `assumed`, which are also in `ours`.
+	// The field `ours` contains the runs of Tutti whose reports count as arrived. Some of these runs
+	// are also in `assumed`: the agent has not read their reports.
 	ours, assumed map[tutti.RunID]bool
 }
 
 // noReport is the id of a report that cannot be read.
 const noReport tutti.RunID = "unreadable"
 
-// open begins to watch.
+// The method `open` begins to watch.
 func (w *watch) open() error {
 	reports, err := newReportWatch(filepath.Join(w.foreignDir(), markFile+w.name), w.bell)
 	if err != nil {
@@ -188,7 +191,7 @@ func (w *watch) close() {
 	}
 }
 
-// begin continues where the previous agent ended.
+// The method `begin` continues where the previous agent ended.
 func (w *watch) begin() {
 	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile+w.name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -209,13 +212,13 @@ type sighting struct {
 	fresh  bool // no earlier look has found this report
 }
 
-// looks is the number of times that one look starts again because another report arrived in the
-// meantime. After that, the next look continues.
+// If another report arrives during a look, the look begins another round. A look has at most
+// `looks` rounds. The next look then continues.
 const looks = 4
 
-// look puts the run of Puppet's last report into the outbox if the run is foreign and new. If reports
-// were replaced before the agent read them, look also adds one unknown run. The result `heard` is true if the agent has
-// something to report.
+// The method `look` reads Puppet's last report. If the run of this report is foreign and new, the method puts the run
+// into the outbox. If reports were replaced before the agent read them, the method also adds one unknown run. The
+// result `heard` is true if the agent has something to report.
 func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	w.failed = false
 	if w.reports == nil {
@@ -253,8 +256,8 @@ func (w *watch) look(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// reach watches the directories of the report file and returns the place up to which it
-// has read the events.
+// The method `reach` watches the directories of the report file and returns the place up to which
+// it has read the events.
 func (w *watch) reach(ctx context.Context) (place, error) {
 	for range looks {
 		others, err := w.reports.follow(w.file, w.conf)
@@ -269,7 +272,7 @@ func (w *watch) reach(ctx context.Context) (place, error) {
 	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s changed while the agent looked at them", w.file)
 }
 
-// sight reads the present report.
+// The method `sight` reads the present report.
 func (w *watch) sight(ctx context.Context) (sighting, error) {
 	run, report, err := w.opts.Witness.LastReport(ctx, w.opts.Node, w.file)
 	switch {
@@ -282,8 +285,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts the foreign runs of `found` into the outbox unless they are in it already. Before the
-// run `unwatched`, other runs may have ended unseen.
+// The method `take` puts the foreign runs of `found` into the outbox, if they are not there yet.
+// The argument `unwatched` names the run before which other runs may have ended unseen.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -299,8 +302,9 @@ func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err 
 	return heard, nil
 }
 
-// settle completes a look during which no report arrived. The argument `last` is the present report. The method writes
-// its findings to disk before it updates the watch. If writing fails, the next look therefore finds them again.
+// The method `settle` completes a look during which no report arrived. The argument `last` is the present report. The
+// method first writes the foreign runs to disk and then updates the watch. If writing fails, the next look finds these
+// runs again.
 func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
 	why, passed := w.unseen(found, last, at)
 	var by *tutti.RunID // this foreign run also reports that other runs may have ended unseen
@@ -338,15 +342,15 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// unseen returns the reason to believe that no look has read the report of some ended run. The reason is empty if all
-// reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
+// The method `unseen` returns the reason to believe that no look has read the report of some ended run. The reason is
+// empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
 		return "the directory of the report was replaced", nil
 	case at.gaps != w.done.gaps && last.id != w.last:
 		return "the agent did not watch the report for some time", nil
-	case last.fresh && at.came == w.done.came: // the report was not renamed into place
+	case last.fresh && at.came == w.done.came: // somebody has changed the report without a rename
 		return "the report has changed, but no report has arrived", nil
 	}
 	missing := at.came - w.done.came
@@ -363,7 +367,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 	if last.id == w.last && last.id != "" && last.id != noReport { // the same run saved its report once more
 		missing--
 	}
-	for _, run := range w.left() { // the reports of these runs need not be read
+	for _, run := range w.left() { // the agent knows the results of these runs without reading these reports
 		if missing > 0 && !w.ours[run] && !w.read[run] && !slices.ContainsFunc(found, func(s sighting) bool { return s.id == run }) {
 			passed = append(passed, run)
 			missing--
@@ -375,7 +379,7 @@ func (w *watch) unseen(found []sighting, last sighting, at place) (why string, p
 	return why, passed
 }
 
-// left returns our runs that are known to have left a report in this file.
+// The method `left` returns our runs that are known to have left a report in this file.
 func (w *watch) left() []tutti.RunID {
 	dirs, err := w.runDirs()
 	if err != nil {
@@ -398,7 +402,7 @@ func (w *watch) isOurs(id tutti.RunID) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// isHeard reports whether a run is in the outbox, reported or not.
+// isHeard reports whether a run is in the outbox. The agent may have reported this run already.
 func (a *Agent) isHeard(run tutti.RunID) bool {
 	_, err := readSealed[heard](a.heardFile(run))
 	return err == nil
@@ -416,9 +420,9 @@ func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err erro
 	return true, nil
 }
 
-// hearUnseen puts an unknown run into the outbox: the agent knows only that this run has ended. The
-// new entry also stands for earlier unknown runs, so the method removes those that are not reported
-// yet.
+// hearUnseen puts an unknown run into the outbox. The agent knows only that such a run may have
+// ended. The new entry also stands for earlier unknown runs, so the method removes the entries of
+// unknown runs that are not reported yet.
 func (a *Agent) hearUnseen(why string) error {
 	before, err := a.outbox()
 	if err != nil {
@@ -442,8 +446,7 @@ func (a *Agent) hearUnseen(why string) error {
 	return nil
 }
 
-// unseenRun returns a run that stands for an unknown run. The function invents the id and the
-// report of the unknown run.
+// unseenRun returns an unknown run. The function invents the id and the report of this run.
 func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
 	id := tutti.RunID(uuid.NewString())
 	report, err := json.Marshal(map[string]any{
@@ -456,7 +459,7 @@ func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error)
 	}, report, err
 }
 
-// hear puts a run into the outbox.
+// The method `hear` puts a run into the outbox.
 func (a *Agent) hear(run tutti.Foreign, report []byte) error {
 	a.hearing.Lock()
 	defer a.hearing.Unlock()
@@ -478,9 +481,9 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 	return filepath.Join(a.foreignDir(), string(id)+".json")
 }
 
-// outbox returns the runs in the outbox in order of arrival. If the order followed the clock of the
-// runs, one run with a date in the future would push out all later runs. The method drops runs that
-// it cannot read.
+// outbox returns the runs in the outbox in order of arrival. The order does not follow the clock of
+// the runs. With such an order, one run with a date in the future would push all later runs out of
+// the outbox. The method drops runs that it cannot read.
 func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {
@@ -512,7 +515,7 @@ func (a *Agent) outbox() ([]heard, error) {
 // oldest first. The server keeps only the latest few runs, and the latest run of each kind that decides
 // whether a node is good. The agent removes all other runs from the outbox.
 func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
-	now := a.epoch() // read before sending, so that runs sent before a restore are sent again
+	now := a.epoch() // read the epoch before sending: if the server is restored in the meantime, the agent sends these runs again
 	all, err := a.outbox()
 	if err != nil {
 		return 0, err
@@ -560,8 +563,8 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 	return writeSealed(file, h)
 }
 
-// epoch is the last epoch of the server that this node has seen. The epoch is zero if the
-// node has seen none.
+// The method `epoch` returns the last epoch of the server that this node has seen. The epoch is
+// zero if the node has seen none.
 func (a *Agent) epoch() tutti.Epoch {
 	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil {

@@ -96,7 +96,7 @@ func (w *witness) LastReport(_ context.Context, _ tutti.NodeName, file string) (
 	return out, raw, nil
 }
 
-// seen waits until the agent has looked n times.
+// The method `seen` waits until the agent has looked n times.
 func (w *witness) seen(n int) {
 	for {
 		w.mu.Lock()
@@ -115,7 +115,7 @@ func (w *witness) count() int {
 	return w.looks
 }
 
-// leave writes text to the report file by rename, as Puppet does.
+// The method `leave` writes text to the report file by rename, as Puppet does.
 func (w *witness) leave(t *testing.T, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -141,8 +141,8 @@ func (w *witness) leaveAll(t *testing.T, runs, changed int) {
 	}
 }
 
-// taken waits until the agent has handled the report, with or without success. One look sees the
-// report. When the look after that has begun, the report counts as handled.
+// The method `taken` waits until the agent has handled the report, with or without success. One
+// look sees the report. When the next look has begun, the agent has handled the report.
 func (w *witness) taken(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -169,8 +169,8 @@ func foreignID(i int) tutti.RunID {
 	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
 }
 
-// quiet waits until the agent has reported everything that it has seen and can report. The agent
-// has done this when two more looks have begun.
+// The method `quiet` waits until the agent has reported everything that it has seen and can report.
+// The agent has reported everything when two more looks have begun.
 func (l *lab) quiet(w *witness) {
 	for range 2 {
 		n := w.count()
@@ -179,7 +179,7 @@ func (l *lab) quiet(w *witness) {
 	}
 }
 
-// told returns the foreign runs in the log.
+// The method `told` returns the foreign runs in the log.
 func (l *lab) told() []tutti.RunID {
 	var out []tutti.RunID
 	for _, e := range l.fleet.Events() {
@@ -190,7 +190,7 @@ func (l *lab) told() []tutti.RunID {
 	return out
 }
 
-// untold returns the runs in the agent's outbox that no server has taken.
+// The method `untold` returns the runs in the agent's outbox that no server has taken.
 func (l *lab) untold() []tutti.RunID {
 	l.t.Helper()
 	files, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
@@ -213,7 +213,7 @@ func (l *lab) untold() []tutti.RunID {
 	return out
 }
 
-// knows waits until the agent has noted the epoch of its server.
+// The method `knows` waits until the agent has noted the epoch of its server.
 func (l *lab) knows(epoch uint64) {
 	l.t.Helper()
 	l.line.wait(fmt.Sprintf("a claim that is answered in epoch %d", epoch), func() bool {
@@ -260,7 +260,8 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(wire.OpForeign, 1)
-			// After a reconnect in the meantime, the agent would send the run again.
+			// Wait for the first report. If the agent reconnected before it, the agent would send the run
+			// again.
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))
@@ -307,7 +308,7 @@ func TestARunOfOursIsNotForeign(t *testing.T) {
 	l.end(l.job())
 	l.quiet(w)
 	l.kill()
-	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // the agent removes these directories after some time
+	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // in practice the agent removes these directories after some time
 		t.Fatal(err)
 	}
 	l.start(opt)
@@ -373,8 +374,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l.line.sever()
 	for i := range 8 {
 		w.leave(t, report(t, i, foreignID(i)))
-		// If the agent sends a run, this may be the previous run once more. Only the outbox shows that the agent has
-		// seen this run.
+		// A message of the agent does not show that the agent has seen this run, because the message may contain an
+		// earlier run. Only the outbox shows this.
 		l.line.wait(fmt.Sprintf("run %d to be in the outbox", i), func() bool { return slices.Contains(l.untold(), foreignID(i)) })
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {
@@ -383,7 +384,7 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	n := l.line.count(wire.OpForeign)
 	l.line.refuseWith(wire.OpForeign, tutti.Errorf(tutti.CodeInvalid, "for ever"))
 	l.quiet(w)
-	sent := map[tutti.RunID]bool{} // while the line is cut, the first one may be sent more than once
+	sent := map[tutti.RunID]bool{} // while the line is cut, the agent may send the first run more than once
 	for _, raw := range l.line.payloads(wire.OpForeign)[n:] {
 		var one tutti.Foreign
 		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&one); err != nil { // the report follows
@@ -416,7 +417,7 @@ func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l.wantTold(foreignID(0))
 }
 
-// restored implements writer.Epochs for a restored server that begins this epoch.
+// The type `restored` implements writer.Epochs for a restored server that begins this epoch.
 type restored uint64
 
 func (r restored) Last() (tutti.Epoch, uint64) { return tutti.Epoch{}, uint64(r) }
@@ -491,9 +492,9 @@ func TestWhatDisturbsIsToldFirst(t *testing.T) {
 	l.wantTold(foreignID(1))
 }
 
-// TestTheClockPushesNoForeignRunOut: the latest runs are those that arrived last. While
-// the server was away, the clock was ahead for a day. The runs after that are not lost,
-// even if the agent restarts.
+// TestTheClockPushesNoForeignRunOut: while the server is away, the clock is ahead for some time and
+// is then set right. The outbox keeps the runs that arrived last, whatever their clock says, even
+// if the agent restarts.
 func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
@@ -514,14 +515,14 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 		if i == 5 {
 			l.kill()
 			l.start(opt)
-			w.taken(t) // the report that the agent finds at its start; after that the agent watches
+			w.taken(t) // wait until the agent has handled the report that it finds at its start, and watches
 		}
 	}
 	if diff := cmp.Diff(want, l.untold()); diff != "" {
 		t.Errorf("in the outbox: -want +got\n%s", diff)
 	}
 	l.quiet(w)
-	l.wantTold(want[0]) // the server takes one run at once
+	l.wantTold(want[0]) // the server takes one run now, and the next run ten seconds later
 }
 
 // TestWhatIsNoReportIsOneWarning: if a report cannot be read, the agent logs one warning and reports

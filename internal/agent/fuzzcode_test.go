@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// believing implements Signers and accepts any code as signed.
+// The type `believing` implements Signers and accepts any code as signed.
 type believing struct{}
 
 func (believing) Code(tutti.SignedCode) (tutti.Signed, error) { return tutti.Signed{}, nil }

@@ -26,9 +26,9 @@ type tickets struct {
 	Next   string `json:"next,omitempty"`
 }
 
-// hellos exchanges the node's ticket after each connection, and when the server requests an exchange.
-// The exchange also works during a run, because the server accepts the run's messages only after the
-// exchange.
+// The method `hellos` exchanges the node's ticket after each connection, and when the server requests
+// an exchange. The exchange also works during a run, because the server accepts the run's messages
+// only after the exchange.
 func (a *Agent) hellos(ctx context.Context) {
 	timer := time.NewTimer(claimEvery)
 	defer timer.Stop()
@@ -103,20 +103,20 @@ func Greet(ctx context.Context, bus Bus, dir string) error {
 		return err
 	}
 	_, err = bus.Call(ctx, wire.OpHello, raw)
-	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or earlier
+	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or earlier does not know the message
 		return nil
 	}
 	bus.SetTicket(kept.Next)
 	return err
 }
 
-// hello exchanges the ticket once. The agent writes the new ticket to disk before it sends the ticket.
-// The bus uses the new ticket as soon as the server has it. If the agent is killed at any point, the
-// next agent sends the same message again.
+// The method `hello` exchanges the ticket once. The agent writes the new ticket to disk before it
+// sends the ticket. The bus uses the new ticket as soon as the server has it. If the agent is killed
+// at any point, the next agent sends the same message again.
 func (a *Agent) hello(ctx context.Context) error {
 	path := filepath.Join(a.opts.Dir, TicketFile)
 	kept := a.readTicket()
-	asked := kept.Next != "" // asked before, perhaps by a machine of which this machine is a copy
+	asked := kept.Next != "" // the agent has asked for this ticket before, or this machine is a copy of the machine that has asked
 	if !asked {
 		kept.Next = rand.Text()
 		if err := writeSealed(path, kept); err != nil {
@@ -146,8 +146,8 @@ func (a *Agent) hello(ctx context.Context) error {
 	return nil
 }
 
-// exchange is the exchange of the ticket. Messages wait for its end, because the server would refuse
-// messages with the previous ticket.
+// The type `exchange` is the state of the exchange of tickets. Messages wait for the end of the
+// exchange, because the server would refuse messages with the previous ticket.
 type exchange struct {
 	mu    sync.Mutex
 	count int           // how many exchanges have ended
@@ -167,7 +167,7 @@ func (x *exchange) due() {
 	}
 }
 
-// leave ends all waits, because the agent ends and makes no further exchange.
+// The method `leave` ends all waits, because the agent ends and makes no further exchange.
 func (x *exchange) leave() {
 	x.mu.Lock()
 	x.left, x.cut = true, x.ended != nil
@@ -185,7 +185,7 @@ func (x *exchange) end() {
 	x.count++
 }
 
-// wait waits until no exchange is due, and returns the number of ended exchanges.
+// The method `wait` waits until no exchange is due, and returns the number of ended exchanges.
 func (x *exchange) wait(ctx context.Context) (int, error) {
 	for {
 		x.mu.Lock()

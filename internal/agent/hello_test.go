@@ -87,7 +87,7 @@ func TestATicketThatNobodyKeeps(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // a directory with this name prevents a file
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // a directory with this name prevents the agent from writing the file
 		t.Fatal(err)
 	}
 	n, c := l.line.count(wire.OpHello), l.line.count(wire.OpClaim)

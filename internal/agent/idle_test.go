@@ -19,7 +19,7 @@ func TestIdle(t *testing.T) {
 		case <-time.After(hang):
 			t.Fatalf("%s: it does not say that it is idle", when)
 		}
-		for range 3 { // the agent has handled the claim before the last one
+		for range 3 { // wait until the agent has handled more claims
 			l.line.settle()
 		}
 		if n := len(idle); n != 0 {

@@ -27,7 +27,7 @@ func (k *knownAnswers) path(q tutti.Query) string {
 	return filepath.Join(k.dir, tutti.DigestOf([]byte(queryKey(q))).Hex()+".json")
 }
 
-// keep notes an answer. The known answers are a cache. If an answer is lost, a run may
+// The method `keep` notes an answer. The known answers are a cache. If an answer is lost, a run may
 // have to wait.
 func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	raw, err := seal(answer)
@@ -40,15 +40,16 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	}
 }
 
-// last reads the last answer into the argument `out`. The method returns false if there is no
-// answer or if the answer cannot be read. After a power failure, a file may contain only half an
-// answer.
+// The method `last` reads the last answer into the argument `out`. The method returns false if
+// there is no answer or if the answer cannot be read. After a power failure, a file may contain
+// only half an answer.
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := excerpt.Read(k.path(q), maxSealed)
 	return err == nil && unseal(k.path(q), raw, out) == nil
 }
 
-// forget removes an answer that is about to change. The answer stays removed after a power failure.
+// The method `forget` removes an answer that is about to change. The answer stays removed after a
+// power failure.
 func (k *knownAnswers) forget(q tutti.Query) error {
 	err := os.Remove(k.path(q))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +58,7 @@ func (k *knownAnswers) forget(q tutti.Query) error {
 	return cmp.Or(err, durable.SyncDir(k.dir))
 }
 
-// hieraQuery is the key of the whole hiera level among the known answers.
+// The known answers contain the whole hiera level under the key hieraQuery.
 var hieraQuery = tutti.Query{Kind: tutti.QueryHiera}
 
 func (k *knownAnswers) setPuppet(version string) {
@@ -66,7 +67,7 @@ func (k *knownAnswers) setPuppet(version string) {
 	k.puppetVersion = version
 }
 
-// puppet returns the Puppet version that the latest run reported.
+// The method `puppet` returns the Puppet version that the latest run reported.
 func (k *knownAnswers) puppet() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/tutti-project/tutti/internal/hostile"
 )
 
-// If a run's log and report are very large, the agent sends the log in part and the report without its
-// messages. The agent never has the whole log or report in memory. Server and agent share the process
-// of this test.
+// If a run's log and report are very large, the agent sends only the beginning and the end of the log,
+// and the report without its messages. The agent never has the whole log or report in memory. Server
+// and agent share the process of this test.
 func TestARunThatSaysALotIsSentInPart(t *testing.T) {
 	if !hostile.Alone(t, 300<<20) {
 		return

@@ -50,13 +50,14 @@ const (
 type leaseholder struct {
 	*Agent
 	note  *leaseNote
-	until time.Time         // end of the lease; a change of the clock does not change it
+	until time.Time         // end of the lease, by the monotonic clock
 	renew time.Time         // when the agent asks the server again
 	said  tutti.LeaseReport // the last report
 }
 
-// leases serves exclusive jobs until ctx ends. If the node is held at that time, it stays held until
-// the next agent starts. The next agent first computes how long the lease still lasts.
+// The method `leases` serves exclusive jobs until ctx ends. If the node is held at that time, it
+// stays held until the next agent starts. The next agent first computes how long the lease still
+// lasts.
 func (a *Agent) leases(ctx context.Context) {
 	if a.opts.Switch == nil {
 		return
@@ -86,9 +87,9 @@ func (a *Agent) leases(ctx context.Context) {
 	}
 }
 
-// load takes over the lease of an earlier agent. The method computes the remaining time of the
-// lease by the node's clock, which somebody may have changed. The remaining time is therefore
-// limited to one full lease.
+// The method `load` takes over the lease of an earlier agent. The method computes the remaining
+// time of the lease by the node's clock, which somebody may have changed. The remaining time is
+// therefore limited to one full lease.
 func (l *leaseholder) load() {
 	note, err := readSealed[leaseNote](l.leaseFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,8 +112,8 @@ func (l *leaseholder) load() {
 
 func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
 
-// round looks at the node, reports any change, and does what the server wants. The method
-// repeats this until nothing is left to do.
+// The method `round` looks at the node, reports any change, and does what the server wants. The
+// method repeats these steps until nothing is left to do.
 func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	for {
 		if err := l.expire(); err != nil {
@@ -137,7 +138,7 @@ func (l *leaseholder) round(ctx context.Context, rung bool) error {
 	}
 }
 
-// report sends the report to the server. The method waits at most until the end of the
+// The method `report` sends the report to the server. The method waits at most until the end of the
 // lease, because the agent must not miss this end.
 func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tutti.LeaseOrder, error) {
 	if l.note != nil {
@@ -152,12 +153,12 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 	return order, err
 }
 
-// stand reports the state of the node. If a run of the job has Puppet's lock, the node does not count
-// as busy. The agent recognizes such a run by its directory, also after a restart.
+// The method `stand` reports the state of the node. If a run of the job has Puppet's lock, the node
+// does not count as busy. The agent recognizes such a run by its directory, also after a restart.
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
-	if err != nil && l.note == nil { // without a note, the agent holds nothing
+	if err != nil && l.note == nil { // without a note, the agent does not hold the node
 		return tutti.LeaseReport{Message: "not known, " + err.Error()}, nil
 	}
 	if err != nil {
@@ -187,7 +188,7 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return nil // in this case nobody knows whose Puppet is running
+		return nil // then the agent does not know whose Puppet is running
 	}
 	for _, dir := range dirs {
 		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {
@@ -207,14 +208,14 @@ func (l *leaseholder) message() string {
 	return l.note.Message
 }
 
-// obey does what the server wants. The method returns true if there is something new to
-// report.
+// The method `obey` does what the server wants. The method returns true if there is something new
+// to report.
 func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) (bool, error) {
 	mine := l.note != nil && l.note.Job == order.Job
 	switch {
 	case order.Want == tutti.LeaseHold && (mine || l.note == nil):
 		if !report.Ours && !report.Enabled {
-			return false, nil // the server already knows
+			return false, nil // the server already knows that somebody else has disabled Puppet
 		}
 		return !report.Ours, l.hold(order, report, sent)
 	case order.Want == tutti.LeaseRelease && mine:
@@ -226,7 +227,7 @@ func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return false, nil
 }
 
-// hold notes the lease, then disables Puppet if Puppet is not disabled yet.
+// The method `hold` notes the lease, then disables Puppet if Puppet is not disabled yet.
 func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) error {
 	note := leaseNote{Job: order.Job, Message: order.Message, Length: order.Length, Expires: sent.Add(order.Length).UTC()}
 	if report.Ours {
@@ -252,7 +253,7 @@ func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 	return err
 }
 
-// release enables Puppet if the method `hold` has disabled Puppet.
+// The method `release` enables Puppet if the method `hold` has disabled Puppet.
 func (l *leaseholder) release() error {
 	if err := l.opts.Switch.Unhold(l.note.Message); err != nil {
 		l.setLeaseTrouble(tutti.Wrap(tutti.CodeUnavailable, err, "job %s no longer holds the node, and Puppet cannot be enabled", l.note.Job))
@@ -272,7 +273,7 @@ func (l *leaseholder) forget() error {
 	return durable.SyncDir(l.opts.Dir)
 }
 
-// expire ends a lease that was not renewed in time.
+// The method `expire` ends a lease that was not renewed in time.
 func (l *leaseholder) expire() error {
 	if l.note == nil || time.Now().Before(l.until) {
 		return nil
@@ -285,9 +286,9 @@ func (l *leaseholder) expire() error {
 // returns an empty string if no job holds the node.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
-// mayBegin returns the reason why a run of an exclusive job must be refused, because its job no longer
-// holds the node. The method returns an error if the run must wait, for example because another job
-// holds the node.
+// mayBegin checks whether a run may begin. If the run belongs to an exclusive job that no longer holds
+// the node, the method returns the reason for a refusal. If the run must wait, for example because
+// another job holds the node, the method returns an error.
 func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	note, err := readSealed[leaseNote](a.leaseFile())
 	held := err == nil

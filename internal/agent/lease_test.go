@@ -144,7 +144,7 @@ func (s *leaseServer) OnRing(f func(string, []byte)) error {
 func (s *leaseServer) OnConnect(func()) {}
 func (s *leaseServer) SetTicket(string) {}
 
-// wants changes what the server wants and rings the agent.
+// The method `wants` changes what the server wants and rings the agent.
 func (s *leaseServer) wants(want tutti.LeaseWant) {
 	s.mu.Lock()
 	s.want = want
@@ -182,7 +182,7 @@ func newHolder(t *testing.T) *holder {
 	return h
 }
 
-// start starts an agent with the state that the previous agent has left.
+// The method `start` starts an agent with the state that the previous agent has left.
 func (h *holder) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -204,8 +204,8 @@ func (h *holder) noted() bool {
 	return err == nil
 }
 
-// want fails unless Puppet's file has this message. It also checks whether the agent has
-// a note of a job.
+// The method `want` fails if Puppet's file has another message. The method also compares `noted`
+// with whether the agent has a note of a job.
 func (h *holder) want(reason, message string, noted bool) {
 	h.t.Helper()
 	synctest.Wait()
@@ -251,8 +251,8 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		gone   time.Duration
-		clock  time.Duration // how far the clock of the note is ahead
-		left   time.Duration // after the start
+		clock  time.Duration // how far the clock was ahead when the agent wrote the note
+		left   time.Duration // how long the lease lasts after the start
 	}{
 		{"a moment", time.Second, 0, leaseLength - time.Second},
 		{"too long: its first act is to end it", leaseLength + time.Second, 0, 0},
@@ -284,7 +284,7 @@ func TestAnAgentThatWasGoneKeepsTheLease(t *testing.T) {
 	}
 }
 
-// ahead changes the note as if the agent had written it while the clock was ahead.
+// The method `ahead` changes the note as if the agent had written it while the clock was ahead.
 func (h *holder) ahead(by time.Duration) {
 	h.t.Helper()
 	if by == 0 {
@@ -302,13 +302,13 @@ func (h *holder) ahead(by time.Duration) {
 }
 
 // TestAnAgentThatIsKilledLeavesNothingDisabled: wherever an agent is killed, the
-// next agent finishes its work. A hold first writes the note, then the file. A release first
-// removes the file, then the note.
+// next agent finishes its work. To hold the node, an agent first writes the note, then the file. To
+// release the node, an agent first removes the file, then the note.
 func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		before func(h *holder) // brings the holder to a change; the test kills the agent just before this change
-		want   tutti.LeaseWant // then
+		before func(h *holder) // prepares the holder
+		want   tutti.LeaseWant // what the server wants after that; the test kills the agent just before the next change of the file
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent
 		after  string

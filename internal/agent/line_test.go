@@ -30,16 +30,16 @@ type line struct {
 	refuse  map[string]error                      // by operation
 	fails   func(op string, payload []byte) error // simulates an error in the server
 	alter   func(op string, reply []byte) []byte  // simulates an attacker
-	answer  string                                // alter answers this operation even if the server refuses it
+	answer  string                                // the function `alter` answers this operation even if the server refuses it
 	connect []func()
 	stop    *stop
 	calls   chan struct{} // closed by the next call
 }
 
-// stop is a place at which the test kills an agent.
+// The type `stop` is a place at which the test kills an agent.
 type stop struct {
 	op       string
-	answered bool // true if the server has done the request, but its answer is lost
+	answered bool // true if the server has carried out the request, and its answer is lost
 	reached  chan struct{}
 }
 
@@ -52,7 +52,7 @@ func (l *line) stopAt(op string, answered bool) *stop {
 	return s
 }
 
-// hang waits for the agent's end if the agent has reached the stop.
+// The method `hang` waits for the agent's end if the agent has reached the stop.
 func (l *line) hang(ctx context.Context, op string, answered bool) error {
 	l.mu.Lock()
 	s := l.stop
@@ -135,14 +135,14 @@ func (l *line) Send(op string, payload []byte) error {
 	return err
 }
 
-// tell wakes everyone who waits for a call or a beat. The caller holds l.mu.
+// The method `tell` wakes everyone who waits for a call or a beat. The caller holds l.mu.
 func (l *line) tell() {
 	close(l.calls)
 	l.calls = make(chan struct{})
 }
 
-// wait waits until the condition is true. The method checks the condition after each call
-// and each beat.
+// The method `wait` waits until the condition is true. The method checks the condition after each
+// call and each beat.
 func (l *line) wait(what string, so func() bool) {
 	l.t.Helper()
 	deadline := time.NewTimer(hang)
@@ -171,7 +171,7 @@ func (l *line) OnRing(f func(op string, payload []byte)) error {
 	return nil
 }
 
-// to changes the server to which the line is connected.
+// The method `to` changes the server to which the line is connected.
 func (l *line) to(fleet *servertest.Fleet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +194,7 @@ func (l *line) OnConnect(f func()) {
 	f()
 }
 
-// sever cuts the line, and mend connects it again.
+// The method `sever` cuts the line, and the method `mend` connects the line again.
 func (l *line) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,16 +222,16 @@ func (l *line) refuseWith(op string, err error) {
 	}
 }
 
-// failing makes a call fail if the function f returns an error for this call.
+// The method `failing` makes a call fail if the function f returns an error for this call.
 func (l *line) failing(f func(op string, payload []byte) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = f
 }
 
-// said returns the operations so far, without hellos and the named operations. An
-// operation that comes several times in a row is listed once. The method leaves out hellos, because
-// each connection begins with a hello.
+// The method `said` returns the operations so far, without those in `but`. An operation that comes
+// several times in a row is listed once. The method always leaves out hellos, because each
+// connection begins with a hello.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,13 +239,13 @@ func (l *line) said(but ...string) string {
 	return strings.Join(slices.Compact(ops), " ")
 }
 
-// until returns when the operation was called n times.
+// The method `until` returns when the operation was called n times.
 func (l *line) until(op string, n int) {
 	l.t.Helper()
 	l.wait(fmt.Sprintf("call %d of %s", n, op), func() bool { return l.count(op) >= n })
 }
 
-// settle waits until the agent has finished its present work.
+// The method `settle` waits until the agent has finished its present work.
 func (l *line) settle() {
 	n := l.count(wire.OpClaim)
 	l.mend()

@@ -17,10 +17,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serves is the option that lets root on the machine begin runs.
+// The function `serves` is the option that lets root on the machine begin runs.
 func serves(o *agent.Options) { o.ServeLocal = true }
 
-// alone returns the content of the node's AloneFile.
+// The method `alone` returns the content of the node's AloneFile.
 func (l *lab) alone() agent.Alone {
 	l.t.Helper()
 	known, err := agent.ReadAlone(l.dir)
@@ -30,7 +30,7 @@ func (l *lab) alone() agent.Alone {
 	return known
 }
 
-// await waits until a local run has ended and is in the outbox.
+// The method `await` waits until a local run has ended and is in the outbox.
 func (l *lab) await(run tutti.RunID) tutti.Result {
 	l.t.Helper()
 	var ended *tutti.Result
@@ -45,7 +45,7 @@ func (l *lab) await(run tutti.RunID) tutti.Result {
 	return *ended
 }
 
-// asked begins a local run in the way that a person does.
+// The method `asked` begins a local run in the way that a person does.
 func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 	l.t.Helper()
 	run, err := agent.AskLocal(l.t.Context(), l.dir, mode)
@@ -55,7 +55,7 @@ func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 	return run
 }
 
-// served starts an agent and waits until the server has answered the agent's claim.
+// The method `served` starts an agent and waits until the server has answered the agent's claim.
 func (l *lab) served() {
 	l.t.Helper()
 	before := len(l.line.payloads(wire.OpClaim))
@@ -66,7 +66,7 @@ func (l *lab) served() {
 var dbX = ask{"op": "value", "key": "db/x"}
 
 // TestALocalRun: a local run uses the code and the answers of the earlier run. When the server is back,
-// the agent reports the local run, and that the run had the same basis.
+// the agent reports the local run. The report says that both runs had the same basis.
 func TestALocalRun(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		p.say(dbX)
@@ -171,8 +171,8 @@ func TestALocalRunWithoutAnAnswer(t *testing.T) {
 }
 
 // TestOtherAnswersAreNotTheSameAgain: a local run with other answers or another catalog is not a
-// repetition of the earlier run. Other facts lead to another catalog. In this case the agent reports
-// that the node may have changed.
+// repetition of the earlier run. Other facts lead to another catalog. If the local run is not a
+// repetition, the agent reports that the node may have changed.
 func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 	for name, change := range map[string]struct {
 		key, catalog string
@@ -284,7 +284,7 @@ func TestALocalRunThatWouldPublish(t *testing.T) {
 			if stale == tc.good {
 				t.Errorf("the node is %+v, %v", shown.Standing, err)
 			}
-			l.kill() // no file comes or goes any more
+			l.kill() // after this, the files of the agent do not change any more
 			if found := l.holding("canary"); tc.before["sensitive"] == true && tc.local["sensitive"] == true && len(found) > 0 {
 				t.Errorf("the secret is in %q", found)
 			}

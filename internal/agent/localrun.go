@@ -28,7 +28,7 @@ var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run does not as
 // localAsk is a person's request for a local run.
 type localAsk struct {
 	mode tutti.Mode
-	said chan localSaid // has room for one answer
+	said chan localSaid // a channel with room for one answer
 }
 
 type localSaid struct {
@@ -57,7 +57,7 @@ func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 func (a *Agent) safetyRun(ctx context.Context) error {
 	order, err := a.localOrder(tutti.ModeApply)
 	if err == nil {
-		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // otherwise a restarted agent would make the run again
+		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // note the run first, so that a restarted agent does not make it again
 	}
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (a *Agent) hearLocal(dir string) error {
 	run := tutti.RunID(filepath.Base(dir))
 	how, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile))
 	if err != nil {
-		how = tutti.Local{} // report the run even if nobody knows why it began
+		how = tutti.Local{} // report the run even if the agent does not know why it began
 	}
 	told := tutti.Foreign{Result: readResult(dir, run), Local: &how}
 	spec, err := a.opts.Runner.Spec(dir)
@@ -196,21 +196,23 @@ func (a *Agent) puppetOf(dir string) string {
 	return book.greeted().Puppet
 }
 
-// unpublished returns the first keys that a local run would have published or withdrawn.
+// The function `unpublished` returns the first keys that a local run would have published or
+// withdrawn.
 func unpublished(dir string) []string {
 	book, err := openBook(dir)
 	if err != nil {
-		return nil // then repeats returns an empty string
+		return nil // without the book, the method `repeats` returns an empty string, too
 	}
 	defer book.close()
 	keys := book.unpublished()
 	return keys[:min(len(keys), tutti.MaxFailures)]
 }
 
-// repeats returns the last applied run if a local run had the same code, answers and catalog as this
-// run. In all other cases, repeats returns an empty string. Other facts lead to another catalog,
-// too. If a Puppet Server made the catalog, repeats returns an empty string, because the agent does
-// not know the catalog's sources.
+// The method `repeats` compares a local run with the last full run that passed its gate. If both
+// runs had the same code, environment, program, answers and catalog, the method returns the id of
+// that full run. In all other cases the method returns an empty string. Other facts lead to another
+// catalog, so the method need not compare facts. If a Puppet Server made the catalog, the method
+// returns an empty string, because the agent does not know the catalog's sources.
 func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	known := a.knows()
 	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||

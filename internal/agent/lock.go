@@ -18,9 +18,9 @@ import (
 // lockTimeout is how long a run waits for another Puppet.
 const lockTimeout = time.Hour
 
-// lockWait waits until the lock of another Puppet may be free. The lock may be free when the lock's
-// file changes or is removed, or when its owner ends. A killed owner leaves the file behind. After the
-// wait, the launcher tries again to take the lock, by Puppet's own rule.
+// lockWait waits until the lock of another Puppet may be free. The lock may be free when its file
+// changes or is removed, or when the owner of the lock ends. A killed owner does not remove the
+// file. After the wait, the launcher tries again to take the lock, by Puppet's own rule.
 func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	if req.Path == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "lock_wait without a path")
@@ -37,8 +37,8 @@ func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	return response{"released": released}, nil
 }
 
-// waitLock calls the function `watching` when the file exists and the watch is active. So waitLock
-// misses no later change.
+// waitLock calls the function `watching` when the file exists and waitLock watches it. From this
+// moment on, waitLock misses no change.
 func waitLock(ctx context.Context, path string, pid int, watching func()) (bool, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 )
 
-// locked returns a lock file that belongs to another process.
+// The function `locked` returns a lock file that belongs to another process.
 func locked(t *testing.T) (path string, owner *exec.Cmd) {
 	t.Helper()
 	owner = exec.Command("sleep", "600")
@@ -30,7 +30,7 @@ func TestWaitingForALock(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		release func(t *testing.T, path string, owner *exec.Cmd)
-		early   bool // before the wait begins
+		early   bool // true if the release comes before the wait begins
 	}{
 		"removed": {"its owner is done", func(t *testing.T, path string, _ *exec.Cmd) { remove(t, path) }, false},
 		"owner killed": {"the file stays, as Puppet leaves it", func(t *testing.T, _ string, owner *exec.Cmd) {

@@ -30,7 +30,7 @@ const (
 // These files are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// ended is the content of result.json. The file contains the result, and the digests of
+// The type `ended` is the content of result.json. The file contains the result, and the digests of
 // the other files at that time.
 type ended struct {
 	Result tutti.Result            `json:"result"`
@@ -65,8 +65,9 @@ func readResult(dir string, run tutti.RunID) tutti.Result {
 	return kept.Result
 }
 
-// flush sends the outbox. For each ended run, flush first sends the values that the run published while
-// the server was away. After these values, flush sends the result with report, log and record.
+// The method `flush` sends the outbox. For each ended run, the method first sends the values that the
+// run published while the server was away. Then the method sends the result with report, log and
+// record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -83,9 +84,9 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
-// told is the content of toldFile. The file contains what the agent sends to the server about a
-// run. The file is on disk before the agent sends its content. If the answer gets lost, the agent
-// sends the same text again.
+// The type `told` is the content of toldFile. The file contains what the agent sends to the server
+// about a run. The file is on disk before the agent sends its content. If the answer gets lost, the
+// agent sends the same text again.
 type told struct {
 	Result  tutti.Result `json:"result"`
 	Refused []string     `json:"refused,omitempty"` // keys whose last value the server has refused
@@ -103,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; if the result was sent before, it already has this change
+	case !again: // sending again cannot help; a result that was sent before already contains this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -112,7 +113,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	tells.Result = out.Result
-	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // without this file, the next try would send something else
+	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // without toldFile, the next try would send a different text
 		if err := writeSealed(filepath.Join(dir, toldFile), tells); err != nil {
 			return err
 		}
@@ -157,7 +158,8 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// over sets both times in the result of a run without a process.
+// The function `over` is for the result of a run without a process. The run then begins and ends
+// now.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -171,7 +173,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// final reports whether it is useless to send the request again.
+// The function `final` reports whether it is useless to send the request again.
 func final(err error) bool {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeInvalid, tutti.CodeRefused, tutti.CodeNotFound:
@@ -181,9 +183,9 @@ func final(err error) bool {
 	}
 }
 
-// attach adds the log, the record and the report to the result. The method encloses small parts,
-// and sends large parts now as blobs. If a part cannot be read or the server refuses the part,
-// attach leaves it out, because the outcome matters more.
+// The method `attach` adds the log, the record and the report to the result. The method encloses
+// small parts, and sends large parts now as blobs. If a part cannot be read or the server refuses
+// the part, the method leaves the part out, because the outcome matters more.
 func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
@@ -220,8 +222,8 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *w
 	return nil
 }
 
-// maxLog is the number of bytes that are sent from the beginning of a run's log, and also from the
-// end of the log.
+// If the log of a run is long, the agent sends only its first maxLog bytes and its last maxLog
+// bytes.
 const maxLog = 16 << 20
 
 // readLog returns the log of a run in the form in which it is sent. The whole log stays in the run's
@@ -370,7 +372,7 @@ func (a *Agent) sendLive(lives []tutti.Live) {
 	for len(lives) > 0 {
 		n := min(most, len(lives))
 		if raw, err := json.Marshal(lives[:n]); err == nil {
-			_ = a.opts.Bus.Send(wire.OpLive, raw) // only shown to people
+			_ = a.opts.Bus.Send(wire.OpLive, raw) // these messages are only shown to people, so an error does not matter
 		}
 		lives = lives[n:]
 	}

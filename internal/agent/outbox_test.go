@@ -125,8 +125,8 @@ func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
 	}
 }
 
-// Four messages one after the other, each with an fsync, would take four times as
-// long.
+// One message contains the result and its small parts. Four messages, each with an fsync, would
+// take four times as long.
 func TestWhatIsSmallGoesAlongWithTheResult(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
 		p.report(bytes.Repeat([]byte("x"), wire.MaxEnclosed/2))
@@ -152,7 +152,7 @@ func TestADiskThatTakesNothingIsAFailureAtOnce(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(l.dir, "runs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// Every write there fails.
+	// A file in place of the run's directory makes every write to this directory fail.
 	if err := os.WriteFile(l.runDir(order.Run), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestADamagedResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 	l.start()
 	job := l.job()
 	run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
-	l.line.until(wire.OpPublish, 2) // Puppet publishes first, then the outbox tries
+	l.line.until(wire.OpPublish, 2) // the first message is from Puppet, the second from the outbox
 	l.kill()
 	if err := os.WriteFile(filepath.Join(l.runDir(run), "publish.jsonl"), []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -28,8 +28,8 @@ type debts struct {
 	Owed []tutti.Owed `json:"owed"`
 }
 
-// after returns the debts after a run has ended. Counting a run twice has the same result as
-// counting it once.
+// The method `after` returns the debts after a run has ended. Counting a run twice has the same
+// result as counting it once.
 func (d debts) after(run tutti.RunID, r Refreshes) debts {
 	out := slices.DeleteFunc(slices.Clone(d.Owed), func(o tutti.Owed) bool { return slices.Contains(r.Over, o.Resource) })
 	for _, resource := range r.Due {
@@ -104,7 +104,8 @@ func (l *ledger) settleLate() error {
 	return nil
 }
 
-// owes returns the resources that the next run must refresh. Only a run in mode apply refreshes them.
+// The method `owes` returns the resources that the next run must refresh. Only a run in mode apply
+// refreshes them.
 func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	if err := l.settleLate(); err != nil || mode != tutti.ModeApply {
 		return nil, err
@@ -137,13 +138,14 @@ func endUnknown(ctx context.Context, a *Agent, dir string, out tutti.Result) err
 // endUnwatched ends a run whose process may have begun. The agent did not see the end of this
 // process.
 func endUnwatched(ctx context.Context, a *Agent, dir string, spec Spec, out tutti.Result) error {
-	if spec.Order.Mode != tutti.ModeApply { // such a run neither does owed refreshes nor owes new ones
+	if spec.Order.Mode != tutti.ModeApply { // only a run in mode apply does owed refreshes or owes new ones
 		return a.end(ctx, dir, out)
 	}
 	return endUnknown(ctx, a, dir, out)
 }
 
-// told returns the debts for which a result has room.
+// The method `told` returns the debts that go into a result: at most MaxFailures debts, with
+// shortened names.
 func (d debts) told() []tutti.Owed {
 	out := slices.Clone(d.Owed[:min(len(d.Owed), tutti.MaxFailures)])
 	for i := range out {

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refreshing is a Puppet that applies, and reports the refreshes `r`. To the channel `told` it
-// sends the refreshes that the agent wants to repeat.
+// The function `refreshing` returns a Puppet that applies, and reports the refreshes `r`. This
+// Puppet sends the refreshes that the agent wants to repeat to the channel `told`.
 func refreshing(told chan<- []string, r agent.Refreshes) func(*puppet) tutti.Result {
 	return func(p *puppet) tutti.Result {
 		out := applies(p)
@@ -72,8 +72,8 @@ func TestARefreshIsOwedUntilARunHasDoneIt(t *testing.T) {
 }
 
 // At the end of a run the agent cannot write to the disk, so only the server has the run's result. No other run begins
-// until the result is also on disk. Without the result on disk, a restarted agent would count this run again, after
-// later runs.
+// until the result is also on disk. Without the result on disk, a restarted agent would count the refreshes of this
+// run a second time, after those of later runs.
 func TestARunIsNotCountedAgainAfterALaterRun(t *testing.T) {
 	for _, tc := range []struct {
 		reason     string

@@ -14,11 +14,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ask answers a question of the run. If the run has asked the question before, it gets the same answer
-// again. For a new question, ask sends the question to the server. If the server is away, ask returns
-// the last known answer.
+// The method `ask` answers a question of the run. If the run has asked the question before, it gets
+// the same answer again. The method sends a new question to the server. If the server is away, the
+// method returns the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
-	s.asking.Lock() // otherwise two equal questions at the same time could get two answers
+	s.asking.Lock() // without the lock, two equal questions at the same time could get different answers
 	defer s.asking.Unlock()
 	if before, ok := s.book.answer(q); ok {
 		return before, nil
@@ -46,8 +46,8 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	return out, s.book.write(entry{Answer: &out})
 }
 
-// keepKnown stores an answer as the last known one. Answers to a run that changes nothing are valid
-// only for the job of this run. The method therefore does not store them.
+// keepKnown stores an answer as the last known one. The method does not store answers to noop runs,
+// because such answers are valid only for the job of the run.
 func (s *socket) keepKnown(q tutti.Query, answer any) {
 	if s.spec.Order.Mode == tutti.ModeApply {
 		s.agent.known.keep(q, answer)
@@ -91,9 +91,10 @@ func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, dige
 
 const insistEvery = 250 * time.Millisecond
 
-// insist sends a request of the run to the server. While the server is away, insist repeats the
-// request, so that a restart of the server does not end a run. After the agent's patience, the run uses
-// the known answers and does not wait a second time. The caller holds s.asking.
+// The function `insist` sends a request of the run to the server. While the server is away, the
+// function repeats the request, so that a restart of the server does not end a run. When the agent's
+// patience is over, the run uses the known answers. Later requests of the run then do not wait again
+// until the server is back. The caller holds s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
 	if s.local {
 		var none T
@@ -191,9 +192,9 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	return out, err
 }
 
-// gate sends the server what the compile has read and what it exports. The gate waits for the
-// server's decision without a limit, because the launcher has the deadline. The agent stores the
-// message before it sends it, because the message is part of the run's record.
+// The method `gate` sends the server what the compile has read and what it exports. The gate waits
+// for the server's decision without a limit, because the launcher has the deadline. The agent
+// stores the message before it sends it, because the message is part of the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
@@ -262,7 +263,8 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 }
 
 // withoutPlaces removes the places in the code where each question was asked. The places make up
-// most of the message. The decision does not need the places, and the record has them.
+// most of the message. The server does not need the places for its decision. The record of the run
+// contains the places.
 func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
@@ -274,14 +276,14 @@ func withoutPlaces(g wire.Gate) wire.Gate {
 	return g
 }
 
-// asked stores lookups that the run did not hand over at a gate. These lookups belong to
-// the record.
+// The method `asked` stores lookups that the run did not hand over at a gate. These lookups belong
+// to the record.
 func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published answers a tutti_value with the present value of its key. A question of this kind does
-// not count as a read. A local run does not ask the server.
+// The method `published` answers a tutti_value with the present value of its key. A question of
+// this kind does not count as a read. A local run does not ask the server.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, s.noteUnpublished(req)
@@ -319,7 +321,8 @@ func (s *socket) noteUnpublished(req request) error {
 	return s.book.write(entry{Unpublished: req.Key})
 }
 
-// isPublished reports whether a tutti_value is as this node has published it, according to the last known answer.
+// isPublished compares a tutti_value with the last known answer. It reports whether this node has already
+// published, or withdrawn, exactly this value.
 func (s *socket) isPublished(req request) bool {
 	var known wire.Answer
 	if !s.agent.known.last(publishedQuery(req.Key), &known) {
@@ -336,8 +339,8 @@ func publishedQuery(key string) tutti.Query {
 	return tutti.Query{Kind: tutti.QueryPublished, Key: key}
 }
 
-// publish sets or withdraws a value. If the server is away, the agent stores the value durably and
-// sends it before the run's result.
+// The method `publish` sets or withdraws a value. If the server is away, the agent stores the value
+// durably and sends it before the run's result.
 func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	if s.spec.Order.Mode != tutti.ModeApply {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
@@ -358,7 +361,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	p := wire.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error
 	if hasFile(s.dir, publishFile) {
-		err = s.keepPublished(p) // otherwise the stored values would be sent after this one
+		err = s.keepPublished(p) // keep the order: the agent has not sent the earlier stored values yet
 	} else if _, err = call[struct{}](ctx, s.agent, wire.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}

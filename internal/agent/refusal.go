@@ -17,8 +17,8 @@ type refusals struct {
 	at    time.Time // the time of the last refusal that counts
 }
 
-// hopeless reports whether it is useless to send a result or its parts again. Sending is useless if
-// the server will never take the result, or has refused it often enough.
+// The method `hopeless` reports whether it is useless to send a result or its parts again. Sending
+// is useless if the server will never take the result, or has refused it often enough.
 func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	if final(err) {
 		return true
@@ -32,7 +32,7 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	if r.run != run {
 		*r = refusals{run: run}
 	}
-	if now := time.Now(); now.Sub(r.at) >= retryAfter { // all refusals of one try count as one
+	if now := time.Now(); now.Sub(r.at) >= retryAfter { // one try may bring several refusals, but counts only once
 		r.count, r.at = r.count+1, now
 	}
 	return r.count >= a.opts.Refusals
@@ -41,9 +41,9 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 // holdOff is the delay before the next try.
 type holdOff struct{ last time.Duration }
 
-// after returns how long to wait after a failed try. If the server does not know whether this machine is the node, the
-// server accepts nothing. A person must decide first. The wait therefore grows, and the agent does not send large
-// reports each second.
+// The method `after` returns how long to wait after a failed try. If the server does not know whether this machine is
+// the node, the server accepts nothing. A person must decide first. The wait therefore grows, and the agent does not
+// send large reports each second.
 func (h *holdOff) after(err error) time.Duration {
 	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 		h.last = 0
@@ -53,9 +53,9 @@ func (h *holdOff) after(err error) time.Duration {
 	return h.last
 }
 
-// refused returns the result that the agent sends in place of a refused result, so that the job
-// does not wait. The sent result says that the run failed, because only this node knows how the run
-// ended.
+// The function `refused` returns the result that the agent sends in place of a refused result, so
+// that the job does not wait. The sent result says that the run failed, because only this node
+// knows how the run ended.
 func refused(run tutti.RunID, why string) wire.Ended {
 	return wire.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// soon makes an agent that gives up after two refusals of a result.
+// The function `soon` makes an agent that gives up after two refusals of a result.
 func soon(o *agent.Options) { o.Refusals = 2 }
 
 // An error in the server prevents it from storing a result. The agent does not try for ever, but

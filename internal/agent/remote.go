@@ -48,7 +48,7 @@ func (a *Agent) ringRemote(payload []byte) {
 	}
 }
 
-// remotes answers questions until ctx ends. The method returns after the last answer.
+// The method `remotes` answers questions until ctx ends. The method returns after the last answer.
 func (a *Agent) remotes(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -93,7 +93,7 @@ func (a *Agent) reply(ctx context.Context, q tutti.RemoteRequest) {
 	}
 }
 
-// decide asks the policy and does what the policy allows.
+// The method `decide` asks the policy and does what the policy allows.
 func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteReply {
 	out := tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteFailed}
 	if err := q.Validate(); err != nil {
@@ -173,8 +173,9 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 	return s, nil
 }
 
-// change enables or disables Puppet if the server still wants the change. A doorbell may ring late or
-// twice. The agent does a signed action only once, even if the server wants it more often.
+// The method `change` enables or disables Puppet if the server still wants the change. A doorbell may
+// ring late or twice. The agent does a signed action only once, even if the server wants it more
+// often.
 func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	if job := a.heldBy(); job != "" {
 		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which releases the node itself; to end the job, run tutti job cancel %s", job, job)
@@ -204,8 +205,8 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.S
 	return nil
 }
 
-// mayRun returns an error if no run may begin here now, in the words of MCollective's agent. If a run
-// may begin, mayRun returns what the run would wait for.
+// If no run may begin here now, mayRun returns an error with the words of MCollective's agent. If a
+// run may begin but must wait, the result `waits` says for what.
 func (a *Agent) mayRun() (waits string, err error) {
 	s, err := a.status()
 	if err != nil {
@@ -223,7 +224,7 @@ func (a *Agent) mayRun() (waits string, err error) {
 	return "", a.trouble()
 }
 
-// facts returns the facts of the latest run that collected facts. The method returns
+// The method `facts` returns the facts of the latest run that collected facts. The method returns
 // false if no run has collected facts.
 func (a *Agent) facts() (map[string]any, bool) {
 	raw, err := a.lastFacts()

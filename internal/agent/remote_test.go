@@ -70,7 +70,7 @@ func (p *ownPuppet) Resource(context.Context, string, string) (json.RawMessage, 
 
 func allowAll(policy.Question) (bool, string) { return true, "policy:1: allow" }
 
-// controlled returns an agent that is connected and answers questions.
+// The function `controlled` returns an agent that is connected and answers questions.
 func controlled(t *testing.T, allow func(policy.Question) (bool, string)) (*lab, *ownPuppet) {
 	t.Helper()
 	l, own := newLab(t, nil), &ownPuppet{}
@@ -168,7 +168,7 @@ func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
 	}
 }
 
-// answering is a bus that signals each answer to a question.
+// The type `answering` is a bus that signals each answer to a question.
 type answering struct {
 	*line
 	answered chan struct{}
@@ -194,8 +194,8 @@ func askedIn(t *testing.T, f *servertest.Fleet) string {
 	return ""
 }
 
-// ran leaves the directory of a run that the server knows. The method makes the directory
-// by rename, because the agent removes directories of runs that never began.
+// The method `ran` leaves the directory of a run that the server knows. The method makes the
+// directory by rename, because the agent removes directories of runs that never began.
 func (l *lab) ran(facts string, at time.Time) {
 	l.t.Helper()
 	run := servertest.NewRunID()

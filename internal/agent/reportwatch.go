@@ -20,7 +20,7 @@ import (
 // report was replaced before the agent read it.
 type reportWatch struct {
 	watcher *fsnotify.Watcher
-	mark    string        // a file of ours; the event of a touch comes after all earlier events
+	mark    string        // a file of the agent; the event of a touch of this file comes after all earlier events
 	marked  chan struct{} // the event of the touched mark has come
 	bell    chan struct{} // rings when the report or the path of the report may have changed
 	settles *time.Timer   // rings the bell after a change of the file conf
@@ -33,7 +33,7 @@ type reportWatch struct {
 	saves  int      // how often the writer saved it
 	at     place
 
-	followed int // the directories are watched for this value of at.others
+	followed int // the value of at.others when the method `follow` last watched the directories
 }
 
 // place is the point up to which the events were read.
@@ -74,7 +74,8 @@ func (w *reportWatch) close() {
 	w.watcher.Close()
 }
 
-// read reads the events until the watch is closed, so that the kernel's queue does not overflow.
+// The method `read` reads the events until the watch is closed, so that the kernel's queue does not
+// overflow.
 func (w *reportWatch) read() {
 	for {
 		select {
@@ -93,7 +94,7 @@ func (w *reportWatch) read() {
 	}
 }
 
-// missed counts a moment at which events may have been lost.
+// The method `missed` counts a moment at which events may have been lost.
 func (w *reportWatch) missed() place {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,10 +135,12 @@ func (w *reportWatch) note(e fsnotify.Event) {
 	ring(w.bell)
 }
 
-// temporary matches Puppet's temporary name of a report: the day, the process id and a random part.
+// The variable `temporary` matches Puppet's temporary name of a report: the day, the process id and
+// a random part.
 var temporary = regexp.MustCompile(`^\d{8}-(\d+)-[0-9a-z]+(-\d+)?$`)
 
-// arrived counts a report. One process makes one run, which saves its report twice. The caller holds w.mu.
+// The method `arrived` counts a report. One process makes one run, which saves its report twice. The
+// caller holds w.mu.
 func (w *reportWatch) arrived() {
 	writer := ""
 	if rest, ok := strings.CutPrefix(w.moved, w.file); ok {
@@ -153,9 +156,9 @@ func (w *reportWatch) arrived() {
 	w.saves++
 }
 
-// follow watches the report's directory and all directories above it. All are needed, because a
-// directory that is moved away sends no event itself. A missing directory is watched when it is
-// created. The directories of conf are watched, too. The result `others` identifies the set of directories.
+// The method `follow` watches the report's directory and all directories above it. All are needed, because
+// a directory that is moved away sends no event itself. A missing directory is watched when it is created.
+// The directories of conf are watched, too. The result `others` identifies the set of directories.
 func (w *reportWatch) follow(file, conf string) (others int, err error) {
 	confs := []string{conf}
 	if target, err := filepath.EvalSymlinks(conf); err == nil && target != conf {
@@ -206,7 +209,7 @@ func (w *reportWatch) follow(file, conf string) (others int, err error) {
 	return others, nil //nolint:nilerr // a missing directory is followed when it is made
 }
 
-// above returns the directories above a file, beginning with the root.
+// The function `above` returns the directories above a file, beginning with the root.
 func above(file string) []string {
 	var out []string
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
@@ -218,7 +221,7 @@ func above(file string) []string {
 	}
 }
 
-// reach returns the place after it has read all events up to now.
+// The method `reach` waits until the watch has read all events up to now, and returns the place.
 func (w *reportWatch) reach(ctx context.Context) (place, error) {
 	select {
 	case <-w.marked: // drop the event of an earlier mark

@@ -17,7 +17,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// save writes a report the given number of times, as the process with this number does.
+// The method `save` writes a report the given number of times, in the way of a Puppet with this
+// process id.
 func (w *witness) save(t *testing.T, pid, times int, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -32,7 +33,7 @@ func (w *witness) save(t *testing.T, pid, times int, text string) {
 	}
 }
 
-// recent is the report of a run that began just now.
+// The function `recent` returns the report of a run that began just now.
 func recent(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	return report(t, int(time.Since(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Minutes())+1, run)
@@ -52,14 +53,15 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// held makes the next look call the function `happens` before the look reads the report.
+// The method `held` makes the next look call the function `happens` before the look reads the
+// report.
 func (w *witness) held(happens func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hold = happens
 }
 
-// unwatched returns the runs before which other runs may have ended unseen.
+// The method `unwatched` returns the runs before which other runs may have ended unseen.
 func (l *lab) unwatched() (out []tutti.RunID) {
 	for _, e := range l.fleet.Events() {
 		if b, ok := e.Body.(*tutti.RunForeign); ok && b.Unwatched {
@@ -69,9 +71,9 @@ func (l *lab) unwatched() (out []tutti.RunID) {
 	return out
 }
 
-// A report is replaced by the next one. If no look has read the report of a run, the actions of this
-// run are unknown. The agent reports this. It does not matter who replaced the report. Two saves by one run are one
-// report.
+// Each report replaces the report before it. If no look has read the replaced report, the agent does not know what
+// the run of this report did, and tells the server so. It does not matter who replaced the report. Two saves by one
+// run are one report.
 func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	ours := foreignID(1000)
 	for _, tc := range []struct {
@@ -87,7 +89,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		}, false},
 		{"two of ours in quick succession", func(t *testing.T, l *lab, w *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 			w.save(t, 100, 2, recent(t, foreignID(1001)))
 			w.save(t, 101, 2, recent(t, ours))
 		}, false},
@@ -109,7 +111,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		{"two, and one of ours that was not seen either", func(t *testing.T, l *lab, w *witness) {
 			w.save(t, 100, 2, recent(t, foreignID(1)))
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 			w.save(t, 101, 2, recent(t, foreignID(1001)))
 			w.save(t, 102, 2, recent(t, ours))
 		}, true},
@@ -155,7 +157,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 				l := newLab(t, applies)
 				w, opt := witnesses(t)
 				l.put(ours, "report.json", []byte("{}"))
-				l.put(ours, "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
+				l.put(ours, "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 				w.save(t, 49, 2, recent(t, foreignID(0)))
 				l.seen(foreignID(0))
 				l.start(opt)
@@ -186,7 +188,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 	}
 }
 
-// seen leaves the file of an agent that has looked at the report of a run.
+// The method `seen` leaves the file of an agent that has looked at the report of a run.
 func (l *lab) seen(run tutti.RunID) {
 	l.t.Helper()
 	if err := os.MkdirAll(filepath.Join(l.dir, "foreign"), 0o700); err != nil {
@@ -262,7 +264,7 @@ func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.put(foreignID(1000), "report.json", []byte("{}"))
-	l.put(foreignID(1000), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
+	l.put(foreignID(1000), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 	w.save(t, 100, 2, recent(t, foreignID(1)))
 	w.save(t, 101, 2, recent(t, foreignID(1000))) // ours
 	w.taken(t)

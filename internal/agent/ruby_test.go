@@ -37,7 +37,7 @@ func newRuby(t *testing.T, script func(p *puppet) tutti.Result) *ruby {
 	return &ruby{t: t, script: script, procs: map[string]*puppet{}, starts: map[tutti.RunID]int{}}
 }
 
-// does changes what the next Puppet processes do.
+// The method `does` changes what the next Puppet processes do.
 func (r *ruby) does(script func(p *puppet) tutti.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (p *puppet) dial() net.Conn {
 	}
 }
 
-// report leaves a report with this content.
+// The method `report` leaves a report with this content.
 func (p *puppet) report(content []byte) {
 	_ = os.WriteFile(filepath.Join(p.dir, "report.json"), content, 0o600) // a test that needs the report fails without it
 }
@@ -245,8 +245,8 @@ func (p *puppet) hello() ask {
 	return ask{"op": "hello", "run": p.spec.Order.Run, "protocol": 1, "module": "1.0", "puppet": "8.10.0", "certname": p.spec.Node, "pid": 1, "opens": true}
 }
 
-// say sends a hello and one request on a new connection. If the agent goes away in
-// the meantime, say tries again, as the module does.
+// The method `say` sends a hello and one request on a new connection. If the agent goes away in the
+// meantime, say tries again, as the module does.
 func (p *puppet) say(req ask) reply {
 	for {
 		conn := p.dial()
@@ -282,10 +282,10 @@ func exchange(conn net.Conn, lines *bufio.Scanner, req ask) reply {
 	return r
 }
 
-// changed is the result of a successful run.
+// The function `changed` returns the result of a successful run.
 func changed() tutti.Result { return tutti.Result{Outcome: tutti.Changed, Phase: "report"} }
 
-// applies does the steps of an ordinary run.
+// The function `applies` does the steps of an ordinary run.
 func applies(p *puppet) tutti.Result {
 	p.say(ask{"op": "hiera"})
 	if r := p.say(ask{"op": "gate", "values": []string{"db/x"}, "catalog": ask{"digest": tutti.DigestOf([]byte("catalog"))}}); r.Verdict != tutti.GateGo {

@@ -27,8 +27,8 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
-// hold makes a run the active run until the caller calls the returned function `release`. If the run is cancelled, the
-// returned context ends.
+// The method `hold` makes a run the active run until the caller calls the returned function `release`. If the run is
+// cancelled, the returned context ends.
 func (a *Agent) hold(ctx context.Context, run tutti.RunID) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	a.setActive(&activeRun{id: run, cancel: cancel})
@@ -44,8 +44,8 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
-// ours returns why the agent ended a context's work (cancelled or timed out). The function
-// returns nil if the agent did not end the work.
+// If the agent has ended the work of a context, the function `ours` returns the reason: cancelled
+// or timed out. Otherwise the function returns nil.
 func ours(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
 		return cause
@@ -53,8 +53,9 @@ func ours(ctx context.Context) error {
 	return nil
 }
 
-// execute carries out a claimed order once. If the run's marker exists, execute follows the run and
-// never starts it again. If execute returns no error, the run's result is on disk.
+// The method `execute` carries out a claimed order once. If the run's marker exists, execute
+// follows the run and never starts it again. If execute returns no error, the run's result is on
+// disk.
 func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	order := *claimed.Order
 	dir := a.runDir(order.Run)
@@ -204,8 +205,8 @@ func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 // killed.
 const killDeadline = time.Minute
 
-// follow serves a run until its process is gone, then concludes the run. If the agent ends first, the
-// process and its marker stay for the next agent.
+// The method `follow` serves a run until its process is gone, then concludes the run. If the agent
+// ends first, the process and its marker stay for the next agent.
 func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket) error {
 	if spec.Order.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -258,7 +259,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	}
 	if spec.Order.Mode == tutti.ModeApply {
 		owed, err := a.debts.settle(dir, spec.Order.Run)
-		if err != nil { // without a result on disk, the next agent counts again what this run owes
+		if err != nil { // the agent writes no result to disk, so the next agent counts again what this run owes
 			a.debts.postpone(dir)
 			return tell(ctx, a, dir, unrecorded(out, err), err)
 		}
@@ -293,9 +294,9 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	return a.end(ctx, dir, out)
 }
 
-// end writes the result. From then on the run is in the outbox. If the disk is full, end sends the
-// result to the server at once. Without this message, the run would look as if it were still going
-// on.
+// The method `end` writes the result. From then on the run is in the outbox. If the disk is full,
+// the method sends the result to the server at once. Without this message, the run would look as if
+// it were still going on.
 func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error {
 	if result.StartedAt.IsZero() {
 		result = over(result)
@@ -317,8 +318,10 @@ func keepResult(dir string, result tutti.Result) error {
 	return err
 }
 
-// endedBefore returns an error if a run without a result on disk began before this run. Each agent counts again what such
-// a run owes. After a later run, this count would be wrong. If only the server has the result, endedBefore writes it now.
+// endedBefore returns an error if a run without a result on disk began before this run. After its
+// start, each agent counts the refreshes of such a run again. If a later run had ended before this
+// second count, the count would be wrong. If only the server has the result of the earlier run,
+// endedBefore now writes this result to disk.
 func endedBefore(a *Agent, next tutti.RunID) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -348,8 +351,8 @@ func endedBefore(a *Agent, next tutti.RunID) error {
 	return nil
 }
 
-// tell sends the server at once how a run ended, because the agent cannot write this to disk. The argument
-// `why` is the disk's error.
+// The function `tell` sends the server at once how a run ended, because the agent cannot write this to
+// disk. The argument `why` is the disk's error.
 func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
 		// Perhaps nobody killed the process, but the process could not write its end to the disk.
@@ -381,8 +384,8 @@ func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why er
 	return nil
 }
 
-// unrecorded returns the result of a run whose record cannot be read. The result is not good, because
-// nobody can find out later what the run has read.
+// The function `unrecorded` returns the result of a run whose record cannot be read. The result is
+// not good, because nobody can find out later what the run has read.
 func unrecorded(out tutti.Result, err error) tutti.Result {
 	if out.Outcome.Good() || out.Stopped {
 		out.Outcome, out.Reason, out.Stopped = tutti.Failed, tutti.BecauseMachinery, false
@@ -404,8 +407,8 @@ func reasonFor(err error) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// recover follows or concludes the runs that earlier agents left. The method reports whether there
-// were any runs of earlier agents.
+// The method `recover` follows or concludes the runs that earlier agents left. The method reports
+// whether there were any runs of earlier agents.
 func (a *Agent) recover(ctx context.Context) (bool, error) {
 	dirs, err := a.runDirs()
 	if err != nil {

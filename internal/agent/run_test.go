@@ -282,7 +282,7 @@ func TestAnOrderOfAnotherNodeIsRefused(t *testing.T) {
 	}
 }
 
-// A run that the agent cannot read ends, but other runs continue.
+// If the agent cannot read the files of a run, this run ends, and other runs continue.
 
 func TestADamagedRunThatNobodyWaitsForStopsNothing(t *testing.T) {
 	l := newLab(t, applies)

@@ -18,8 +18,9 @@ type runDir struct {
 	at     time.Time
 }
 
-// runDirs returns the directories of all runs, the oldest first. The numbers of the directories decide, because somebody
-// may have changed the node's time. The time decides only for a directory without a number.
+// runDirs returns the directories of all runs, the oldest first. The method sorts the directories
+// by their numbers, because somebody may have changed the node's clock. The method sorts a
+// directory without a number by its time.
 func (a *Agent) runDirs() ([]string, error) {
 	all, err := unsortedRunDirs(a.runsDir())
 	if err != nil {

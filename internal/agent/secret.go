@@ -10,7 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
-	sealing "github.com/tutti-project/tutti/internal/seal" // the agent seals its files, too
+	sealing "github.com/tutti-project/tutti/internal/seal" // renamed, because this package has a function `seal` for the agent's own files
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -29,8 +29,8 @@ func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest
 	return nil
 }
 
-// open returns a value in clear for Puppet, and whether it was sealed. The agent opens values last,
-// because it stores only sealed ones.
+// The method `open` returns a value in clear for Puppet, and whether it was sealed. The agent opens
+// a value just before Puppet gets it, because the agent stores only sealed values.
 func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, secret bool, err error) {
 	v, is := tutti.ParseSealed(value)
 	switch {
@@ -106,7 +106,7 @@ func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error
 func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
 	to, err := s.recipients(ctx, req)
 	if away(err) {
-		return response{"found": false}, nil // the value cannot be published either, and the run gets that error
+		return response{"found": false}, nil // the run gets the error later, when it publishes the value
 	}
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func sameValue(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// missing returns the recipients that have no piece of the secret yet.
+// The function `missing` returns the recipients that have no piece of the secret yet.
 func missing(to wire.NodeRecipients, current *wire.SealedTo) []tutti.Recipient {
 	var out []tutti.Recipient
 	for _, r := range to.Nodes {
@@ -202,7 +202,7 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 			return "", err
 		}
 	}
-	_, _ = s.ownSecret(ctx, req.Key) // for local runs, which compare their value with the published one
+	_, _ = s.ownSecret(ctx, req.Key) // store the published value for local runs, which compare their value with it
 	return tutti.Secret{ID: text.ID}.Digest(), nil
 }
 

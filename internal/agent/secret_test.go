@@ -76,7 +76,7 @@ func opening(o *agent.Options) {
 	o.Boxes = &boxes{keys: []*ecdh.PrivateKey{servertest.Box(string(servertest.Key("db-01")))}}
 }
 
-// keeping is a lab with secrets.
+// The function `keeping` returns a lab with secrets.
 func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
 	t.Helper()
 	l := started(t, append([]func(*agent.Options){opening}, change...)...)
@@ -84,7 +84,7 @@ func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
 	return l
 }
 
-// secret stores a secret for db-01 under a key, with the given id.
+// The method `secret` stores a secret for db-01 under a key, with the given id.
 func (l *lab) secret(key, id, value string) {
 	l.t.Helper()
 	to, err := l.fleet.Recipients(servertest.Operator(), []string{"node:db-01"})
@@ -101,7 +101,7 @@ func (l *lab) secret(key, id, value string) {
 	}
 }
 
-// holding returns the files of the agent that contain a text.
+// The method `holding` returns the files of the agent that contain a text.
 func (l *lab) holding(text string) []string {
 	l.t.Helper()
 	var found []string

@@ -29,8 +29,8 @@ type Signers interface {
 // node has begun.
 const SignedFile = "signed.json"
 
-// counted is one of the codes that this node has begun in an environment: the code with the highest
-// counter.
+// The type `counted` is about the codes that this node has begun in an environment. It contains the
+// highest counter, and the code with this counter.
 type counted struct {
 	Counter uint64       `json:"counter"`
 	Code    tutti.Digest `json:"code"`
@@ -51,9 +51,10 @@ func (c *counters) read() (map[string]counted, error) {
 	return kept, nil
 }
 
-// admits returns an error if the code is older than the newest code that this node has begun to run in
-// the order's environment. The method also refuses code that was signed for another environment. The argument `environment` is
-// the environment in the manifest, because signatures in the old form name no environment.
+// The method `admits` returns an error if the code is older than the newest code that this node has
+// begun to run in the order's environment. The method also refuses code that was signed for another
+// environment. The argument `environment` is the environment in the manifest, because signatures in
+// the old form name no environment.
 func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +69,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 		return refused("it is signed for environment %s, but the order is for environment %s", environment, order.Environment)
 	case said.Old() && len(kept) == 0:
 		return nil
-	case said.Old(): // also if this environment has no counter yet, because the server chooses the environment
+	case said.Old(): // also in an environment without a counter, because the server chooses the environment
 		return refused("it is signed without a counter, as release 0.2.0 did, but this node has already begun code with a counter (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
 		return refused("it is signed with the counter %d of environment %s, but this node has since begun code with the counter %d (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
@@ -78,7 +79,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 	return nil
 }
 
-// begin stores the counter of code that the agent is about to use.
+// The method `begin` stores the counter of code that the agent is about to use.
 func (c *counters) begin(said tutti.Signed) error {
 	if said.Old() {
 		return nil
@@ -106,8 +107,8 @@ func (c *counters) begin(said tutti.Signed) error {
 	return nil
 }
 
-// trust follows the server's statements about code keys, and claims again to report the node's new
-// state. If the node cannot verify the statements, it begins nothing.
+// The method `trust` follows the server's statements about code keys, and claims again to report
+// the node's new state. If the node cannot verify the statements, the node begins no run.
 func (a *Agent) trust(chain []tutti.Statement) error {
 	if len(chain) == 0 {
 		return nil

@@ -17,13 +17,13 @@ import (
 // site is the code of a fleet with one file.
 func site(content string) map[string]string { return map[string]string{"manifests/site.pp": content} }
 
-// counted signs code with a counter.
+// The function `counted` signs code with a counter.
 func counted(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
 	return func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, counter) }
 }
 
-// given makes the server send old code and statements with the next orders. The method simulates a
-// server that an attacker controls, or whose state was set back.
+// The method `given` makes the server send old code and statements with the next orders. The method
+// simulates a server that an attacker controls, or whose state was set back.
 func (l *lab) given(old tutti.SignedCode) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var out any
@@ -172,7 +172,8 @@ func TestCodeThatIsPushedAgain(t *testing.T) {
 	}
 }
 
-// follows waits until the server knows that the node follows this many statements about code keys.
+// The method `follows` waits until the server knows that the node follows this many statements
+// about code keys.
 func (l *lab) follows(counter uint64) {
 	l.t.Helper()
 	l.line.wait("a claim that says what the node follows", func() bool {

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// socket answers one run's Puppet (docs/run-protocol.md). When the agent restarts during the run, the
-// next agent opens the socket again.
+// The type `socket` answers one run's Puppet (docs/run-protocol.md). When the agent restarts during
+// the run, the next agent opens the socket again.
 type socket struct {
 	agent    *Agent
 	dir      string
@@ -63,17 +63,18 @@ func (s *socket) close() {
 	s.book.close()
 }
 
-// serve answers until ctx ends. The method returns after all connections are closed.
+// The method `serve` answers until ctx ends. The method returns after all connections are closed.
 func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
 
-// acceptAgain is how long accept waits after an error. The process may have no free file descriptors.
-// If accept gave up, clients would wait for ever.
+// After an error, the function `accept` waits for acceptAgain and tries again. An error may come
+// because the process has no free file descriptors. If the function gave up, clients would wait for
+// ever.
 const acceptAgain = time.Second
 
-// accept serves connections until ctx ends. The function returns after all connections
-// are closed.
+// The function `accept` serves connections until ctx ends. The function returns after all
+// connections are closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -120,10 +121,11 @@ type request struct {
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
 	Opens    bool            `json:"opens"` // in a hello: the module accepts secrets, and makes them Sensitive
-	// Sensitive is true if a published value must be sealed. For names its targets.
+	// Sensitive is true if a published value must be sealed. If Sensitive is true, the field For lists
+	// the targets of the value.
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
-	Withdraw  bool     `json:"withdraw"` // in `published`: the run wants no value
+	Withdraw  bool     `json:"withdraw"` // in `published`: the run wants that no value is published
 
 	Stored      map[tutti.NodeName]wire.Stored `json:"stored"`
 	CatalogUUID string                         `json:"catalog_uuid"`

@@ -159,8 +159,8 @@ func TestTheRecordHasWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestARunThatDidNotCompileHasItsRecord: a run that did not compile has a record. A
-// run that asked more questions after its gate has them in its record.
+// TestARunThatDidNotCompileHasItsRecord: a run that did not compile has a record. The record of a
+// run also contains the questions after its gate.
 func TestARunThatDidNotCompileHasItsRecord(t *testing.T) {
 	facts := tutti.DigestOf([]byte("facts"))
 	keys := []ask{{"key": "other"}, {"key": "port", "found": true, "at": ask{"resource": "Class[Db]", "line": 3}}}

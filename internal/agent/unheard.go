@@ -2,15 +2,16 @@ package agent
 
 import "sync"
 
-// unheard shows whether the server may lack a local run, because the agent could not store this run in the outbox.
+// The type `unheard` notes a problem: the agent could not store a local run in the outbox, so the server may not
+// know this run.
 type unheard struct {
 	mu  sync.Mutex
 	err error // why a local run is not in the outbox; nil after the whole outbox was reported
 	all bool  // all ended local runs are in the outbox
 }
 
-// heard notes why a local run is not in the outbox. A nil error means that all ended local runs are in the outbox. The
-// method reports whether the server must hear of a problem or of its end.
+// The method `heard` notes why a local run is not in the outbox. A nil error means that all ended local runs are in
+// the outbox. The method returns true if the server must hear that there is a problem, or that a problem is over.
 func (u *unheard) heard(err error) (tell bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -23,26 +24,26 @@ func (u *unheard) heard(err error) (tell bool) {
 	return changed
 }
 
-// none reports whether all ended local runs are in the outbox.
+// The method `none` reports whether all ended local runs are in the outbox.
 func (u *unheard) none() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.all
 }
 
-// told is called after the whole outbox was reported. Before that, the server does not know all local runs. The method
-// reports whether a problem is over.
+// The method `told` is called after the whole outbox was reported. Before that, the server does not know all local
+// runs. The method reports whether a problem is over.
 func (u *unheard) told() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	over := u.err != nil && u.all // otherwise another local run has ended since
+	over := u.err != nil && u.all // if u.all is false, another local run has ended since, and is not in the outbox
 	if over {
 		u.err = nil
 	}
 	return over
 }
 
-// why returns the problem.
+// The method `why` returns the problem.
 func (u *unheard) why() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -39,7 +39,7 @@ func TestForeignRunsThatAreNotNoted(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(full+".new", "stuff"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Rename(full+".new", full); err != nil { // an agent removes an empty directory
+			if err := os.Rename(full+".new", full); err != nil { // the directory is not empty, because an agent would remove an empty one
 				t.Fatal(err)
 			}
 			if tc.restart {
@@ -50,7 +50,7 @@ func TestForeignRunsThatAreNotNoted(t *testing.T) {
 				l.start(opt, often)
 			}
 			w.taken(t)
-			beats := 0 // each wakes
+			beats := 0 // each beat wakes the wait
 			l.line.wait("the node to say so, or many beats", func() bool { beats++; return l.view().Unnoted != "" || beats > 100 })
 			got := l.view()
 			if got.Stands != api.NodeSuspect || !strings.Contains(got.Unnoted, "not empty") {
@@ -79,7 +79,7 @@ func TestLocalRunsThatAreNotNoted(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(full+".new", "stuff"), 0o755); err != nil {
 				return "", err
 			}
-			return full, os.Rename(full+".new", full) // an agent removes an empty directory
+			return full, os.Rename(full+".new", full) // the directory is not empty, because an agent would remove an empty one
 		}},
 		{"the disk does not take the result", func(_ *lab, p *puppet) (string, error) {
 			full := filepath.Join(p.dir, "log.jsonl") // the agent cannot sync this file
@@ -101,7 +101,7 @@ func TestLocalRunsThatAreNotNoted(t *testing.T) {
 			})
 			run := l.asked(tutti.ModeApply)
 			full := <-filled
-			beats := 0 // each wakes
+			beats := 0 // each beat wakes the wait
 			l.line.wait("the node to say so, or many beats", func() bool { beats++; return l.view().Unnoted != "" || beats > 300 })
 			if got := l.view(); got.Stands != api.NodeSuspect || !strings.Contains(got.Unnoted, string(run)) {
 				t.Errorf("the node stands %s, and says %q", got.Stands, got.Unnoted)

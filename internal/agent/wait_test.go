@@ -16,7 +16,7 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Any of the watchers may notice the deadline first.
+	// Try often, because any of the watchers may notice the deadline first.
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		released, err := waitLock(ctx, path, os.Getpid(), func() {})

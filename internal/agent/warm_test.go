@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// listener acts as if it had loaded Puppet.
+// The type `listener` acts as if it had loaded Puppet.
 type listener chan wire.Expectation
 
 func (l listener) Expect(e wire.Expectation) { l <- e }

@@ -7,14 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// watches are the watches of all files at which a Puppet of this node writes its reports.
+// The type `watches` contains a watch for each file to which a Puppet of this node writes its
+// reports.
 type watches struct {
 	*Agent
-	agent  *watch        // of `puppet agent`, and of `puppet apply` if it writes to the same file
-	apply  *watch        // of `puppet apply` if it writes to another file
+	agent  *watch        // watches the reports of `puppet agent`, and of `puppet apply` if it writes to the same file
+	apply  *watch        // watches the reports of `puppet apply` if it writes to another file
 	bell   chan struct{} // rings when a report, or puppet.conf, may have changed
 	said   string        // the reason why a report was skipped
-	failed bool          // the last look could not be completed
+	failed bool          // the agent could not complete the last look
 }
 
 func newWatches(a *Agent) *watches {
@@ -27,7 +28,8 @@ func (w *watches) close() {
 	w.apply.close()
 }
 
-// look looks at the reports in all files. The result `heard` is true if the agent has something to report.
+// The method `look` looks at the reports in all files. The result `heard` is true if the agent has
+// something to report.
 func (w *watches) look(ctx context.Context) (heard bool, err error) {
 	w.failed = false
 	if w.opts.Witness == nil {
@@ -35,7 +37,7 @@ func (w *watches) look(ctx context.Context) (heard bool, err error) {
 	}
 	files, conf, err := w.opts.Witness.ReportFiles()
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return false, nil // there is no Puppet; look asks again after the next run of Tutti's
+		return false, nil // Puppet is not installed; the agent looks again after the next run of Tutti
 	}
 	if err != nil {
 		w.failed = true
@@ -45,7 +47,7 @@ func (w *watches) look(ctx context.Context) (heard bool, err error) {
 	w.agent.leaves = func(dir string) bool { return alone || w.program(dir) == tutti.ProgramAgent }
 	w.apply.leaves = func(dir string) bool { return w.program(dir) == tutti.ProgramApply }
 	if alone && w.apply.reports != nil {
-		w.apply.reports.missed() // nobody looks at this file now
+		w.apply.reports.missed() // the agent does not look at this file any more
 	}
 	for i, file := range files {
 		one := []*watch{w.agent, w.apply}[i]

@@ -27,8 +27,8 @@ func (w *witness) configure(t *testing.T, change func()) {
 	}
 }
 
-// second is the witness of a Puppet whose `puppet apply` writes its reports to another file. The function returns the
-// same witness with this file.
+// The method `second` lets `puppet apply` write its reports to another file. The method returns a witness of this
+// other file.
 func (w *witness) second(t *testing.T) *witness {
 	t.Helper()
 	w.apply = filepath.Join(filepath.Dir(filepath.Dir(w.file)), "user", "last_run_report.yaml")
@@ -70,7 +70,7 @@ func TestReportsOfPuppetApply(t *testing.T) {
 		}, []tutti.RunID{foreignID(2)}, true},
 		{"two by puppet apply, and one of ours of which the program is not known", func(t *testing.T, l *lab, _ tutti.RunID, _, apply *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // otherwise the agent removes it as a run that never began
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
 			apply.save(t, 100, 2, recent(t, foreignID(1)))
 			apply.save(t, 101, 2, recent(t, foreignID(2)))
 		}, []tutti.RunID{foreignID(2)}, true},
@@ -83,7 +83,7 @@ func TestReportsOfPuppetApply(t *testing.T) {
 			l.seen(foreignID(0))
 			l.start(opt)
 			ours := l.end(l.job()).Run
-			if !strings.HasPrefix(tc.reason, "ours ") { // otherwise the report arrives later
+			if !strings.HasPrefix(tc.reason, "ours ") { // in the other cases the report arrives later
 				other.save(t, 60, 2, recent(t, ours))
 			}
 			l.quiet(w)

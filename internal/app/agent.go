@@ -61,7 +61,7 @@ type Agent struct {
 // NewAgent takes the lock of the state directory and reads the identity.
 func NewAgent(opts AgentOptions) (*Agent, error) {
 	var err error
-	// needed because Puppet has another working directory
+	// Puppet has another working directory, so make these paths absolute
 	for _, dir := range []*string{&opts.Dir, &opts.Root} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Follow: func() {
 			select {
 			case follow <- struct{}{}:
-			default: // it is already signalled
+			default: // the channel already contains a signal
 			}
 		},
 		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat, ServeLocal: true,
@@ -187,8 +187,8 @@ func (a *Agent) membershipNow() identity.EnrolResponse {
 	return a.membership
 }
 
-// room returns a function that returns an error if there is not enough disk space to begin a run. The function checks
-// the disk at each call, because the previous run may have filled it.
+// The function `room` returns a function that returns an error if there is not enough disk space to begin a run. The
+// function checks the disk at each call, because the previous run may have filled it.
 func room(dir string) func() error {
 	reserve := space.NewReserve("this node's", dir, agentReserve)
 	return func() error {
