@@ -9,10 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// plan describes what would run, in which order and why, after all nodes that need
-// something have compiled. The method lists waves, and each wave waits for the waves
-// before it. The values that runs publish are not known before the runs apply. The later
-// waves therefore show only what is known now.
+// The method `plan` describes which nodes would run, in which order and why. All nodes that need something have
+// compiled before the call. The method lists waves, and each wave waits for the waves before it. The values that runs
+// publish are not known before the runs apply. The later waves therefore show only what is known now.
 func (d *decision) plan() string {
 	todo := map[tutti.NodeName]*seat{}
 	var lines, proved []string
@@ -50,7 +49,7 @@ func (d *decision) plan() string {
 			waves = append(waves, text)
 			delete(todo, n)
 		}
-		if len(free) == 0 { // the fleet file's order has no cycle, and other cycles were broken
+		if len(free) == 0 { // cannot happen: the fleet file's order has no cycle, and other cycles were broken
 			break
 		}
 	}

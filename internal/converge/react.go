@@ -12,9 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// An answer has many readers if more than wideMin nodes read it, and if these are more
-// than 1/widePart of the fleet. If an answer has many readers, they do not all run at
-// once.
+// An answer has many readers if more than wideMin nodes and more than 1/widePart of the fleet read it. If an answer
+// has many readers, they do not all run at once.
 const (
 	widePart = 10
 	wideMin  = 20
@@ -25,12 +24,11 @@ const (
 const aloneFor = 2 * time.Minute
 
 // disabledFor is how long a node is left alone if Puppet was disabled on the node, or if
-// its run waited too long for PuppetDB. The node's own daemon would wait as long.
+// its run waited too long for PuppetDB. Puppet's daemon on the node would try again after the same time.
 const disabledFor = 30 * time.Minute
 
-// waked records since when a node has reasons to run. Reasons to run at once are in the
-// field `now`, and reasons to run later are in the field `wide`. A zero time means that the
-// node has no reason of this kind.
+// The type `waked` records when a node first had reasons to run. The field `now` is for reasons to run at once, and
+// the field `wide` is for reasons to run later. A zero time means that the node has no reason of this kind.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.
@@ -114,8 +112,8 @@ func (s *State) letAlone(n tutti.NodeName) bool {
 	return is
 }
 
-// isDue reports whether the time has come for a node that needs something. A failed node
-// waits for changed inputs, for a person, or for its turn.
+// isDue reports whether the time has come for a node that needs something. A failed node waits for changed inputs,
+// for a person, or for the safety schedule.
 func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 	standing, code, reacts := s.reacts(v, n, standing)
 	if !reacts {
@@ -238,15 +236,14 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node's facts have changed since its last run, and whether
-// another run may help for this reason.
+// otherFacts reports whether another run of a node may help because the node's facts have changed since its last run.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// same reports whether a node has failed or waits for an answer, and no input except facts has
-// changed since its last run.
+// The method `same` reports whether a node has failed or waits for an answer. The method returns false if an input of
+// the node has changed since its last run. Facts do not count as inputs here.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
@@ -256,9 +253,8 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns the time until which a node is left alone. A node is left alone if its last
-// run was lost or interrupted, waited for PuppetDB too long, left a refresh out, or could
-// not begin.
+// The method `alone` returns the time until which a node is left alone. A node is left alone if its last run was lost
+// or interrupted, waited for PuppetDB too long, left a refresh out, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
@@ -273,8 +269,8 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	return time.Time{}
 }
 
-// spread returns a node's own part of a time span. Each node has its own part, which is the
-// same at each call, so that many nodes act one after the other.
+// The function `spread` returns a node's delay within a time span. Each node has its own delay, so that many nodes
+// act one after the other. The delay of a node is the same at each call.
 func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(n))

@@ -17,7 +17,7 @@ func reactive() *tutti.Reaction {
 	return &tutti.Reaction{Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, AskAbove: tutti.DefaultAskAbove}
 }
 
-// since returns how many runs each node had between the counts `before` and `now`.
+// The function `since` returns how many runs each node had between the counts `before` and `now`.
 func since(before, now map[tutti.NodeName]int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for n, runs := range now {
@@ -32,7 +32,7 @@ func reads(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog { return catalog{extra: fmt.Sprint(a)} }}
 }
 
-// living returns a converged fleet that keeps itself converged.
+// The function `living` returns a converged fleet that keeps itself converged.
 func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	s := newSim(t, nodes)
 	s.reaction = reactive()
@@ -45,7 +45,7 @@ func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	return s
 }
 
-// live lets the nodes act and time pass, for the given time.
+// The method `live` lets the nodes act until the given time has passed.
 func (s *sim) live(d time.Duration) {
 	s.t.Helper()
 	for end := s.now.Add(d); s.now.Before(end); {
@@ -79,7 +79,7 @@ func (s *sim) remove(n tutti.NodeName) {
 	s.settle()
 }
 
-// runs returns how often each node has passed its gate.
+// The method `runs` returns how often each node has passed its gate.
 func (s *sim) runs() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, id := range s.engine.Order {

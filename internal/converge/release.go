@@ -15,7 +15,7 @@ type rollout struct {
 	pushed   tutti.CodePushed
 	ahead    map[tutti.NodeName]bool // nodes that have run with this code, or are running with it
 	canaries map[tutti.NodeName]bool // nodes that may run with this code, including the nodes in `ahead`
-	could    int                     // how many nodes could run with Tutti's code
+	could    int                     // number of nodes with program `apply`, which could run with the pushed code
 }
 
 // rollout returns nil if no code is held. The method looks at all nodes.
@@ -107,7 +107,7 @@ func (r *rollout) heldBack() string {
 	return fmt.Sprintf("the code that was pushed waits until %s with this code: the node runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
 }
 
-// canaries returns a number of nodes with a verb.
+// canaries returns a number of nodes with a verb, for example "2 nodes are good".
 func canaries(n int, one, many string) string {
 	if n == 1 {
 		return "1 node " + one

@@ -29,7 +29,7 @@ func (s *sim) release() {
 	s.append(&tutti.CodeReleased{Environment: "production", Code: s.code})
 }
 
-// ran returns the nodes that have run with the last pushed code.
+// The method `ran` returns the nodes that have run with the last pushed code.
 func (s *sim) ran() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range s.names() {

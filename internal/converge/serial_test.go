@@ -14,13 +14,13 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// one returns one serial group.
+// The function `one` returns one serial group.
 func one(name string, nodes ...tutti.NodeName) []converge.Serial {
 	return []converge.Serial{{Group: tutti.GroupName(name), Nodes: nodes}}
 }
 
-// plain returns nodes that read and publish nothing. The nodes in the map `fails` break
-// when they apply.
+// The function `plain` returns nodes that read and publish nothing. The nodes in the map `fails` break when they
+// apply.
 func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {

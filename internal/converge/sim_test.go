@@ -35,10 +35,10 @@ type sim struct {
 	cuts     []int // lengths of the log at which the log may end
 
 	code      tutti.Digest
-	pushed    tutti.CodePushed                              // of it
-	nodes     map[tutti.NodeName]*manifest                  // of the current code
+	pushed    tutti.CodePushed                              // the push of `code`
+	nodes     map[tutti.NodeName]*manifest                  // the nodes in the current code
 	manifests map[tutti.Digest]map[tutti.NodeName]*manifest // by code
-	memory    map[tutti.RunID]*process                      // of the nodes
+	memory    map[tutti.RunID]*process                      // what the nodes remember of their runs
 	late      []func()                                      // messages that will arrive (again) later
 
 	order    []converge.Order
@@ -60,7 +60,7 @@ type sim struct {
 	compiles int
 	inFlight int
 	reaction *tutti.Reaction
-	onWanted func(*tutti.RunWanted)     // called with each event before it is folded
+	onWanted func(*tutti.RunWanted)     // called with each run.wanted event before the event is folded
 	compiled func(*tutti.CatalogReport) // changes the message of a compile at its gate
 	behind   func(tutti.NodeName) bool  // whether PuppetDB lacks what a compile of the node collects
 	dies     func() bool                // whether the server dies now, in the middle of its decision
@@ -101,8 +101,8 @@ func (s *sim) apply(e tutti.Event) {
 	s.converge.Apply(e)
 }
 
-// from returns a server whose log contains only the first events of another server's log.
-// The nodes of the returned server remember what they did.
+// The method `from` returns a server whose log contains only the first events of another server's log. The nodes of
+// the returned server remember what they did.
 func (s *sim) from(end int) *sim {
 	out := *s
 	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil
@@ -119,7 +119,7 @@ func (s *sim) from(end int) *sim {
 
 func (s *sim) names() []tutti.NodeName { return sortedKeys(s.nodes) }
 
-// push pushes code with these manifests.
+// The method `push` pushes code with these manifests.
 func (s *sim) push(code string, nodes map[tutti.NodeName]*manifest) {
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
 	s.manifests[s.code] = nodes
@@ -261,14 +261,14 @@ func (s *sim) step(pick func(n int) int) {
 	actions[pick(len(actions))]()
 }
 
-// all begins a converge job and runs it to its end.
+// The method `all` begins a converge job and runs it to its end.
 func (s *sim) all(pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
 }
 
-// done returns how often each node ran and compiled in a job. The function leaves out
-// nodes that did neither.
+// The method `done` returns how often each node ran and compiled in a job. The function leaves out nodes that did
+// neither.
 func done(j *engine.Job) map[tutti.NodeName]string {
 	out := map[tutti.NodeName]string{}
 	for _, n := range j.Steps[0].Nodes {
@@ -342,8 +342,7 @@ func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Key
 
 func first(int) int { return 0 }
 
-// Rapid shrinks fleets slowly, and the log of a fleet that is not minimal is readable,
-// too.
+// Rapid shrinks fleets slowly. A log is readable even if its fleet is not minimal.
 func init() {
 	if err := flag.Set("rapid.shrinktime", "2s"); err != nil {
 		panic(err)

@@ -25,8 +25,8 @@ type State struct {
 	dirty   map[tutti.NodeName]bool     // nodes that have to be judged again
 	needy   map[tutti.NodeName]Standing // nodes that need something, except those in `dirty`
 
-	// withdrawn is the sequence at which values of a node were last withdrawn because no grant covers them
-	// any more.
+	// The field `withdrawn` contains, by node, the sequence at which values of the node were last withdrawn because
+	// no grant covers them any more.
 	withdrawn map[tutti.NodeName]uint64
 
 	// The following fields are for reactions (react.go). The nodes in `diverged` are left
@@ -38,7 +38,7 @@ type State struct {
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
 	reacted    time.Time // when the server last began a job by itself
-	fleetSeq   uint64    // of the fleet file
+	fleetSeq   uint64    // sequence of the last fleet file
 	fleetBy    string
 	pushedBy   map[string]string // who pushed the code of each environment, and what released it
 }
@@ -131,8 +131,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// newCode judges all nodes again. If nodes react to the code, newCode also ends the time for
-// which nodes are left alone.
+// newCode judges all nodes again. If nodes react to the code, nodes that were left alone may run again.
 func (s *State) newCode(react bool) {
 	if react {
 		clear(s.diverged)
@@ -173,8 +172,8 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		// If a Puppet Server sent this message about a compile, the message does not count
-		// before the run's gate or its end.
+		// If a Puppet Server sent this message about a compile, ignore the message here. It counts at the run's gate
+		// or at the run's end.
 		if b.Served == nil && (job != "" || r.Full()) {
 			s.remember(r, job)
 		}
@@ -201,8 +200,8 @@ func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	}
 }
 
-// leave resets the record of each node of a job. After that, the record no longer contains
-// what the node read in the job's overlay.
+// The method `leave` resets the record of each node of a job that has ended. After that, the record no longer
+// contains what the node read in the job's overlay.
 func (s *State) leave(j *engine.Job) {
 	if j == nil {
 		return

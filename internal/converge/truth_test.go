@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// seedDice are dice that a seed determines. A million fleets need no shrinking.
+// seedDice are dice that a seed determines. The dice of rapid are not used, because TestTruth never shrinks a fleet.
 type seedDice struct{ *rand.Rand }
 
 func (d seedDice) roll(n int, _ string) int {
@@ -54,7 +54,7 @@ func TestTruth(t *testing.T) {
 			t.Run(strconv.Itoa(hand), func(t *testing.T) {
 				t.Parallel()
 				for i := hand; i < fleets; i += hands {
-					// If there are many fleets, only some fleets can live long.
+					// If there are many fleets, only every 25th fleet lives long, to save time.
 					checks.Add(int64(lives(t, uint64(seed+i), fleets <= truthFleets || i%25 == 0)))
 				}
 			})
@@ -128,15 +128,15 @@ type life struct {
 	*sim
 	d       seedDice
 	applied map[tutti.NodeName]string      // the last catalog that the machine has certainly applied completely
-	earlier map[tutti.NodeName][]string    // earlier ones
-	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and whose result the node has
+	earlier map[tutti.NodeName][]string    // the catalogs before that one
+	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and has its result
 	untold  map[tutti.NodeName]func()      // reports a run that the agent made by itself; the server does not know the run yet
 	twice   map[tutti.NodeName]bool        // whether a copy of the machine exists, too
 	checks  int
 }
 
-// lives simulates the life of one fleet. A long life has four to seven jobs, a short one has one or two. The
-// function returns how often it checked a node that counted as good.
+// The function `lives` simulates the life of one fleet. A long life has four to seven jobs, a short one has one or
+// two. The function returns how often it checked a node that counted as good.
 func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	d := seedDice{rand.New(rand.NewPCG(seed, 3))}
 	nodes := acyclic(d, kinds{nodes: 6})
@@ -214,7 +214,7 @@ func onDisk(c catalog) string {
 	return fmt.Sprint(c)
 }
 
-// ended is called when a node's run has its result.
+// The method `ended` is called when a node's run has its result.
 func (l *life) ended(n tutti.NodeName) {
 	r := l.engine.Last(n).Applied
 	if r == nil || !r.Passed() || r.Result == nil || r.Proved || l.full[n] != nil && l.full[n].Run == r.Run {
@@ -227,7 +227,7 @@ func (l *life) ended(n tutti.NodeName) {
 	}
 }
 
-// has stores what state a machine is in now. If `disk` is empty, nobody knows the state.
+// The method `has` stores the state in which a machine is now. If `disk` is empty, nobody knows the state.
 func (l *life) has(n tutti.NodeName, disk string) {
 	if was, known := l.applied[n]; known {
 		l.earlier[n] = append(l.earlier[n], was)
@@ -394,8 +394,8 @@ func (l *life) interrupt(n tutti.NodeName) string {
 	return "the end of a process on " + string(n)
 }
 
-// alone simulates a run that a node's agent makes by itself. The run uses the code of the node's last full
-// run and the last known answers. The server hears of this run at once, or later.
+// The method `alone` simulates a run that a node's agent makes by itself. The run uses the code of the node's last
+// full run and the last known answers. The server hears of this run at once, or later.
 func (l *life) alone(n tutti.NodeName) string {
 	s, r := l.sim, l.full[n]
 	if r == nil || s.engine.Active[n] != "" || l.untold[n] != nil {

@@ -20,8 +20,9 @@ func (l *life) clone(n tutti.NodeName) string {
 	return "a copy of " + string(n)
 }
 
-// keep simulates the decision which machine is the node. If the copy becomes the node, the server hears that the node
-// is another machine. The state of the copy is unknown, or an earlier state of the node.
+// The method `keep` simulates a person's decision about which of the two machines is the node. If the copy becomes
+// the node, the server hears that the node is another machine. The state of the copy is unknown, or an earlier state
+// of the node.
 func (l *life) keep(n tutti.NodeName) string {
 	delete(l.twice, n)
 	delete(l.gone, n)
@@ -98,7 +99,7 @@ func (l *life) tellAgain(since []tutti.Event) {
 			back[b.Node] = true
 		case *tutti.RunForeign:
 			again := *b
-			again.Whole, again.Ago = false, 0 // only news is whole
+			again.Whole, again.Ago = false, 0 // a report that is repeated is never a whole run
 			foreign = append(foreign, &again)
 		}
 	}
@@ -122,8 +123,8 @@ func (l *life) tellAgain(since []tutti.Event) {
 	}
 }
 
-// TestARestoreDuringARun: a node publishes while it applies. If a backup from before the publication is restored, and
-// the node reports its result again, the server lacks the values. The node must then run once more.
+// TestARestoreDuringARun: a node publishes while it applies. Then a backup from before the publication is restored.
+// The node reports its result again, but the server lacks the values. The node must run once more.
 func TestARestoreDuringARun(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

@@ -41,7 +41,7 @@ type State struct {
 	absent     map[tutti.Digest]*absentSet
 	touched    []*record
 
-	// What nodes will publish.
+	// The fields below say what nodes will publish.
 	declares    map[tutti.NodeName][]string            // paths, sorted
 	declared    map[string][]tutti.NodeName            // nodes that declare a path, sorted
 	declaredFor map[tutti.NodeName]map[string]struct{} // NAME and K of the declared paths node/NAME/hiera/K
