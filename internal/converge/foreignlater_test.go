@@ -247,7 +247,7 @@ func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s.needs(t, "applied again", converge.Nothing)
 }
 
-// The option `counted` sets the count of the agent's clock in a foreign run.
+// The function `counted` returns an option, which sets the count of the agent's clock in a foreign run.
 func counted(count uint64) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Clock = onLine(1, count) }
 }

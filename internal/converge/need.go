@@ -132,8 +132,8 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 }
 
 // notCompared returns a fact that was volatile in the order of a run, and is not volatile in the fleet file any more.
-// The node does not compare this fact until its next order. The function returns an empty string if there is no such
-// fact.
+// Until its next order, the node leaves this fact out of its reports. The function returns an empty string if there
+// is no such fact.
 func notCompared(passed *engine.Run, has Has) string {
 	for _, name := range passed.VolatileFacts {
 		if !slices.Contains(has.Volatile, name) {

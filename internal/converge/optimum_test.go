@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// The dice `numbers` return the same numbers each time.
+// The type `numbers` is dice that return the same numbers each time.
 type numbers struct{ *rand.Rand }
 
 func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }

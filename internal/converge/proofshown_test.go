@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// The function `cancelled` starts a proof of node a with the present code. The proof compiles and is cancelled at its
+// The method `cancelled` starts a proof of node a with the present code. The proof compiles and is cancelled at its
 // gate.
 func (s *sim) cancelled(catalog string) {
 	s.ids++

@@ -267,7 +267,7 @@ func (s *sim) all(pick func(n int) int) *engine.Job {
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
 }
 
-// The method `done` returns how often each node ran and compiled in a job. The function leaves out nodes that did
+// The function `done` returns how often each node ran and compiled in a job. The function leaves out nodes that did
 // neither.
 func done(j *engine.Job) map[tutti.NodeName]string {
 	out := map[tutti.NodeName]string{}

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// known is what the model remembers about a node.
+// The type `known` is what the model remembers about a node.
 type known struct {
 	asked *tutti.Questions
 	job   tutti.JobID
@@ -91,7 +91,7 @@ func (m *indexModel) remember(t *rapid.T) {
 	m.known[node] = known{asked, job}
 }
 
-// outdated compares everything anew.
+// The method `outdated` compares all answers, without an index.
 func (m *indexModel) outdated(node tutti.NodeName, job tutti.JobID) []tutti.Query {
 	k, ok := m.known[node]
 	if !ok {
@@ -109,7 +109,7 @@ func (m *indexModel) outdated(node tutti.NodeName, job tutti.JobID) []tutti.Quer
 	return found
 }
 
-// answers returns, for each node, the answers that it would get now.
+// The method `answers` returns, for each node, the answers that the node would get now.
 func (m *indexModel) answers() map[tutti.NodeName]string {
 	all := map[tutti.NodeName]string{}
 	for node, k := range m.known {
@@ -140,7 +140,7 @@ func (m *indexModel) producers(paths ...string) []tutti.NodeName {
 	return slices.Compact(nodes)
 }
 
-// asking returns the questions of a node with their producers.
+// The method `asking` returns the questions of a node with their producers.
 func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 	k, ok := m.known[node]
 	if !ok {
@@ -175,7 +175,7 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 			}
 			slices.Sort(producers)
 			producers = slices.Compact(producers)
-		default: // only the producers of the key
+		default: // a value question: `producers` is right already
 		}
 		add(r.Query, now.Found, producers)
 	}

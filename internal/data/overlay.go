@@ -15,7 +15,7 @@ type overlay struct {
 	weights weights
 }
 
-// all returns the sets. all returns nil if there is no such job.
+// The method `all` returns the sets. The result is nil if there is no such job.
 func (o *overlay) all() map[tutti.NodeName]exportSet {
 	if o == nil {
 		return nil
@@ -40,7 +40,7 @@ func (s *State) overlay(asker Asker) *overlay {
 	return s.jobs[asker.Job]
 }
 
-// effective returns the set of a node in the view of an asker with this overlay.
+// The method `effective` returns the set of a node in the view of an asker with this overlay.
 func (s *State) effective(node tutti.NodeName, o *overlay) exportSet {
 	if set, replaced := o.all()[node]; replaced {
 		return set

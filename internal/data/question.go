@@ -8,16 +8,16 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Question is a question in the record of at least one node. All nodes share one Question, so equal
-// questions have equal pointers until the next Remember or Forget. If Node is set, each call returns a new copy of the
-// Question.
+// Question is a question in the record of at least one node. All nodes share one Question, so equal questions have
+// equal pointers until the next Remember or Forget. A Question whose field Node is set is not shared: each call that
+// returns it makes a new copy.
 type Question struct {
 	Query tutti.Query
 	// Node is set if this node has, or will have, its own data for the question's hiera key.
 	// The question then belongs only to this node.
 	Node tutti.NodeName
-	// Hard means that the answer exists only after a producer has applied its catalog (values,
-	// hiera keys). Otherwise compiling is enough (exports).
+	// If Hard is true (values, hiera keys), the answer exists only after a producer has applied its catalog. If Hard
+	// is false (exports), the answer exists after a producer has compiled.
 	Hard bool
 
 	state   *State
@@ -120,7 +120,7 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	}
 }
 
-// collected returns the sum of the exports that an asker's collector finds now.
+// The method `collected` returns the sum of the exports that an asker's collector finds now.
 func (q *Question) collected(asker Asker) sum {
 	o := q.state.overlay(asker)
 	all := q.total

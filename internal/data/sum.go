@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sum is the digest of a set of members. sum consists of the sum of the members' SHA-256
-// digests modulo 2^256, and the number of members. So a member can be added or removed
-// without reading the other members.
+// The type `sum` is the digest of a set of members. It consists of two numbers: the sum of the members' SHA-256
+// digests modulo 2^256, and the number of members. So a member can be added or removed without reading the other
+// members.
 //
 // A sum has two advantages. A sum does not depend on the order. If one of 50,000 exports
 // changes, the others need not be hashed. XOR would have the same advantages, but it is

@@ -31,7 +31,7 @@ func (d defence) specFiles() []string {
 	return []string{d.Package}
 }
 
-// spec runs the example without the defence, in a copy of the module.
+// The method `spec` runs the example without the defence, in a copy of the module.
 func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
 	mutant, err := d.mutant()
 	if err != nil {
@@ -49,7 +49,7 @@ func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
 
 const exampleTimeout = 5 * time.Minute
 
-// example runs the example in a tree, and returns its output and whether it failed.
+// The method `example` runs the example in a tree, and returns its output and whether it failed.
 func (d defence) example(ctx context.Context, root string) (string, bool) {
 	file, err := filepath.Rel(module, d.Package)
 	if err != nil {

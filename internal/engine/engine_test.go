@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fleet is a log, the fold of the log, and nodes that answer every order.
+// The type `fleet` is a log, the fold of the log, and nodes that answer every order.
 type fleet struct {
 	log   []tutti.Event
 	state *engine.State

@@ -19,7 +19,7 @@ type machine struct {
 	note tutti.JobID
 	file string // empty if Puppet is enabled
 	busy string
-	dead bool // its agent is dead
+	dead bool // the node's agent is dead
 }
 
 const somebody = "somebody: new disk"
@@ -442,9 +442,9 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			m := f.machines[rapid.SampledFrom(nodes).Draw(t, "node")]
 			switch rapid.IntRange(0, 11).Draw(t, "what") {
-			case 0: // somebody disables Puppet, whatever the file contains
+			case 0: // somebody disables Puppet, and replaces a file that is there
 				m.file, theirs[m.node] = somebody, true
-			case 1: // or somebody enables it
+			case 1: // somebody enables Puppet
 				m.file, theirs[m.node] = "", false
 			case 2:
 				m.busy = rapid.SampledFrom([]string{"", "pid 1"}).Draw(t, "busy")

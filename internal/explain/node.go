@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// examined is the state of a node, with additional data from its record and the log.
+// The type `examined` is the state of a node, with additional data from its record and the log.
 type examined struct {
 	stood
 	record  *tutti.Record // nil if the record is not stored
-	reads   []tutti.Read  // reads from the record, or, without places, from the fold
+	reads   []tutti.Read  // the reads of the record; if there is no record, the reads of the fold, which have no places
 	changed map[string]api.ChangedRead
 	order   []string // the keys of the map `changed`, in order
 }
@@ -102,7 +102,7 @@ func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
 	return out[:min(len(out), maxProviders)]
 }
 
-// since finds out when a node became stale or suspect.
+// The method `since` finds out when a node became stale or suspect.
 func (x *examined) since(t *trail) {
 	st := &x.standing
 	switch st.State {

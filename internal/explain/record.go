@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// kept contains the stored parts of a run's record. Nobody may change the data to which its pointers point.
+// The type `kept` contains the stored parts of a run's record. Nobody may change the data to which its pointers
+// point.
 type kept struct {
 	node   tutti.Digest     // the record from the node; empty if the node has sent none
 	served *tutti.Served    // the record from the run's Puppet Server; nil if there is none
@@ -188,7 +189,7 @@ func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// published decodes the first maxPublished values that a run has published.
+// The function `published` decodes the first maxPublished values that a run has published.
 func published(raw json.RawMessage) (map[string]tutti.Digest, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

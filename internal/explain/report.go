@@ -49,13 +49,13 @@ func (v View) runReport(r *engine.Run) api.RunReport {
 		GateWhy: r.GateWhy, Lost: r.Lost, Retired: v.retired(r),
 	}
 	if r.Result != nil {
-		result := *r.Result // no code changes the lists in it
+		result := *r.Result // the lists need no copy, because no code changes them
 		out.Result = &result
 	}
 	return out
 }
 
-// retired reports whether the server may have deleted the report and the log of a run.
+// The method `retired` reports whether the server may have deleted the report and the log of a run.
 func (v View) retired(r *engine.Run) bool {
 	switch said := v.Reports; {
 	case said == nil:
@@ -259,7 +259,7 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *ap
 	return nil
 }
 
-// unread records a run whose report was not read.
+// The function `unread` records a run whose report was not read.
 func unread(out *api.JobChanges, why string, node tutti.NodeName) {
 	const most = 20 // the largest number of reasons, and of nodes for each reason
 	find := func(why string) int {

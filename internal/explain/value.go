@@ -63,8 +63,8 @@ func (v View) hieraFeed(path string) *api.HieraFeed {
 	return out
 }
 
-// versions returns the past values of a key, the latest one first. The values come from the
-// log and the latest snapshot. Changes by operators also come from the audit trail.
+// The method `versions` returns the past values of a key, the latest one first. The values come from the log and the
+// latest snapshot. Changes by operators also come from the audit trail.
 func (rd *Reader) versions(ctx context.Context, key string) ([]api.ValueVersion, error) {
 	t, err := rd.trail(ctx, key)
 	if err != nil {

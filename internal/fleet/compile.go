@@ -55,7 +55,7 @@ func defaultName(d draft) string {
 	return strings.Trim(name, "-")
 }
 
-// connect resolves the edges. A step without the key `after` gets an edge from the previous step.
+// The method `connect` resolves the edges. A step without the key `after` gets an edge from the previous step.
 func (r *reader) connect(what string, drafts []draft) {
 	var names []string
 	known := map[string]bool{}

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// convergeKind runs Puppet on nodes that need it, until no node does.
+// convergeKind implements converge steps. A converge step runs Puppet on the nodes that need it, until no node needs
+// it.
 type convergeKind struct{}
 
 // Converge implements tutti.StepTable.

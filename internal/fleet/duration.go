@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// duration reads a positive duration.
+// The method `duration` reads a positive duration.
 func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	d, ok := r.anyDuration(n, what)
 	if ok && d <= 0 {

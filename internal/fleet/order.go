@@ -12,7 +12,7 @@ import (
 // maxOrder is the largest number of pairs of groups, because two long lists have very many pairs.
 const maxOrder = 10_000
 
-// order reads the explicit order between groups, as pairs.
+// The method `order` reads the explicit order between groups, as pairs.
 func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 	elements, _ := r.list(n, "order")
 	lines, pairs := map[tutti.GroupOrder]int{}, 0

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// program returns the Puppet program with which nodes run.
+// The method `program` returns the Puppet program with which nodes run.
 func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	word, ok := r.text(n, what+": mode")
 	switch p := tutti.Program(word); {
