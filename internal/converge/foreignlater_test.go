@@ -111,7 +111,7 @@ func TestAWholeRunBehindOneThatWasGivenUp(t *testing.T) {
 	s.needs(t, "a whole one behind its end", converge.Nothing)
 }
 
-// tagged returns a new run of ours with tags on node a. The run has passed its gate.
+// The method `tagged` returns a new run of ours with tags on node a. The run has passed its gate.
 func (s *sim) tagged() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0002-%012d", s.ids))

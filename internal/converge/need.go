@@ -178,8 +178,8 @@ func factsWhy(f *engine.Facts) string {
 	return what
 }
 
-// unfinished explains why a node is not good, independent of what it has read. The
-// function returns an empty string if the node has no reason of this kind.
+// The function `unfinished` explains why a node is not good, independent of what it has read. The function returns an
+// empty string if the node has no reason of this kind.
 func unfinished(last engine.Last) string {
 	if why := ended(last); why != "" {
 		return why
@@ -317,7 +317,7 @@ func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	}
 }
 
-// look judges a node again if something has happened to the node since the last call.
+// The method `look` judges a node again if something has happened to the node since the last call.
 func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {
 		if s.nodes[n] {

@@ -147,7 +147,7 @@ func (o *order) knots() []map[vertex]bool {
 	return out
 }
 
-// drop removes those edges inside the knots for which the function `goes` returns true.
+// The method `drop` removes those edges inside the knots for which the function `goes` returns true.
 func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) bool) {
 	of := map[vertex]int{}
 	for i, knot := range knots {

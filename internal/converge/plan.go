@@ -82,9 +82,9 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 	return lines
 }
 
-// unmet explains why a node that has compiled would apply. The method returns an empty
-// string if the node would not apply. The compile has already replaced the node's record,
-// so the method looks at the node's last run.
+// The method `unmet` explains why a node that has compiled would apply. The method returns an empty string if the
+// node would not apply. The compile has already replaced the node's record, so the method looks at the node's last
+// run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {

@@ -99,9 +99,9 @@ func (s *State) due(v View) []tutti.NodeName {
 	return out
 }
 
-// turn reports whether the safety schedule wants a run of a node now. The node's need does
-// not matter, because Tutti may not know what would repair the node. Nodes that keep
-// changing each other's data are left out, because a run would restart these changes.
+// The method `turn` reports whether the safety schedule wants a run of a node now. The node's need does not matter,
+// because Tutti may not know what would repair the node. Nodes that keep changing each other's data are left out,
+// because a run would restart these changes.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -144,9 +144,9 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
 }
 
-// soon returns the nodes that are not due yet but will be due within the window. A job does
-// not end before these nodes are due. Changes that nodes cause in each other belong in one
-// job, and the bounds of one job apply to them.
+// The method `soon` returns the nodes that are not due yet but will be due within the window. A job does not end
+// before these nodes are due. Changes that nodes cause in each other belong in one job, and the bounds of one job
+// apply to them.
 func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
@@ -230,8 +230,8 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	return tutti.ReactNow
 }
 
-// hopeless reports whether a node has failed or waits for an answer, and nothing has
-// changed since its last run.
+// The method `hopeless` reports whether a node has failed or waits for an answer, and nothing has changed since its
+// last run.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
@@ -277,8 +277,8 @@ func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	return time.Duration(float64(over) * float64(h.Sum32()) / (1 << 32))
 }
 
-// schedule notes the nodes whose last run was so long ago that they must run again, even if
-// they need nothing. The method looks at all nodes only when a node may be due.
+// The method `schedule` notes the nodes whose last run was so long ago that they must run again, even if they need
+// nothing. The method looks at all nodes only when a node may be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {

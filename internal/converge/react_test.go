@@ -61,7 +61,7 @@ func (s *sim) live(d time.Duration) {
 	s.settle()
 }
 
-// set acts as an operator who sets a value.
+// The method `set` acts as an operator who sets a value.
 func (s *sim) set(key, value string) {
 	s.write(key, value)
 	s.settle()

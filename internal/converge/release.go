@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// rollout describes how the nodes of an environment react while the last pushed code is held.
+// The type `rollout` describes how the nodes of an environment react while the last pushed code is held.
 type rollout struct {
 	pushed   tutti.CodePushed
 	ahead    map[tutti.NodeName]bool // nodes that have run with this code, or are running with it
@@ -18,7 +18,7 @@ type rollout struct {
 	could    int                     // number of nodes with program `apply`, which could run with the pushed code
 }
 
-// rollout returns nil if no code is held. The method looks at all nodes.
+// The method `rollout` returns nil if no code is held. The method looks at all nodes.
 func (s *State) rollout(v View) *rollout {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held {
@@ -56,7 +56,7 @@ func (s *State) rollout(v View) *rollout {
 	return out
 }
 
-// lot returns a node's place in the random order of canaries for some code.
+// The function `lot` returns a node's place in the random order of canaries for some code.
 func lot(n tutti.NodeName, code tutti.Digest) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(string(code) + string(n)))
@@ -90,7 +90,7 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node with the code that the node uses when it runs by itself.
+// The method `reacts` judges a node with the code that the node uses when it runs by itself.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {
@@ -115,8 +115,8 @@ func canaries(n int, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", n, many)
 }
 
-// release returns the event that ends a hold whose canaries are good. The result is nil if the
-// canaries are not good or if no code is held.
+// The method `release` returns the event that ends a hold whose canaries are good. The result is nil if the canaries
+// are not good or if no code is held.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil

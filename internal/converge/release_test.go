@@ -23,7 +23,7 @@ func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manife
 	s.append(&s.pushed)
 }
 
-// release acts as a person who releases the code.
+// The method `release` acts as a person who releases the code.
 func (s *sim) release() {
 	s.pushed.Held = false
 	s.append(&tutti.CodeReleased{Environment: "production", Code: s.code})

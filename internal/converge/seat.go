@@ -48,7 +48,7 @@ const (
 	restless  phase = "restless" // the node's facts keep changing, without any effect
 )
 
-// reason explains why a node is in its phase.
+// The method `reason` explains why a node is in its phase.
 func (st *seat) reason() string { return cmp.Or(st.why, st.standing.Why()) }
 
 // toDo reports whether a node runs or can start.
@@ -181,7 +181,7 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 	return out
 }
 
-// sit finds the phase of a node.
+// The method `sit` finds the phase of a node.
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
@@ -311,8 +311,8 @@ func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	}
 }
 
-// urgent reports whether a node's reasons let it run at once in a step. If a person
-// started the job, every reason does.
+// The method `urgent` reports whether a node's reasons let it run at once in a step. If a person started the job,
+// every reason does.
 func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	if !st.Converge.Reaction || v.Reaction == nil {
 		return true
@@ -385,9 +385,8 @@ func final(r *engine.Run) bool {
 	return false
 }
 
-// count returns how often a node was tried, how many of the latest tries had the same inputs,
-// and how often its compile was stopped. The function leaves out runs for which PuppetDB was
-// too late.
+// The function `count` returns how often a node was tried, how many of the latest tries had the same inputs, and how
+// often its compile was stopped. The function leaves out runs for which PuppetDB was too late.
 func count(runs []*engine.Run) (tries, same, stops int) {
 	for _, r := range runs {
 		switch {

@@ -259,7 +259,7 @@ func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	return v.halts.of
 }
 
-// halt adds a node to the map `out` if the node is one of the halts.
+// The method `halt` adds a node to the map `out` if the node is one of the halts.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {

@@ -296,7 +296,7 @@ func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	s.watchTurns()
 }
 
-// idle lets nodes act and time pass.
+// The method `idle` lets nodes act and time pass.
 func (s *sim) idle(d time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end); {
 		s.step(first)

@@ -85,7 +85,7 @@ func emptySim(t tester) *sim {
 	return s
 }
 
-// fold simulates a start of the server, which folds the whole log.
+// The method `fold` simulates a start of the server, which folds the whole log.
 func (s *sim) fold() {
 	s.engine, s.data = engine.NewState(), data.NewState()
 	s.converge = converge.New(s.engine, s.data)
@@ -136,7 +136,7 @@ func (s *sim) append(b tutti.Body) {
 	s.apply(e)
 }
 
-// cut records that the log may end here.
+// The method `cut` records that the log may end here.
 func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
 
 func (s *sim) view() converge.View {
@@ -162,7 +162,7 @@ func (s *sim) view() converge.View {
 	}
 }
 
-// begin starts a converge job.
+// The method `begin` starts a converge job.
 func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 	id := s.startJob(mode, spec)
 	s.settle()
@@ -235,8 +235,7 @@ func (s *sim) exports(r *engine.Run, exports []tutti.Export, overlay bool) {
 	s.append(&tutti.ExportsSet{Node: r.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Count: len(exports), Exports: exports})
 }
 
-// run lets the nodes act, in the order that the function `pick` chooses, until the job
-// has its verdict.
+// The method `run` lets the nodes act, in the order that the function `pick` chooses, until the job has its verdict.
 func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	for range 5000 {
@@ -250,7 +249,7 @@ func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	return nil
 }
 
-// step lets one node act. If no node can act, time passes.
+// The method `step` lets one node act. If no node can act, time passes.
 func (s *sim) step(pick func(n int) int) {
 	actions := s.actions()
 	if len(actions) == 0 {
@@ -288,7 +287,7 @@ func done(j *engine.Job) map[tutti.NodeName]string {
 	return out
 }
 
-// write acts as an operator who sets a value.
+// The method `write` acts as an operator who sets a value.
 func (s *sim) write(key, value string) {
 	raw := fmt.Appendf(nil, "%q", value)
 	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does

@@ -148,9 +148,8 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 	}
 }
 
-// follow updates a node's record according to its run. In a converge step, the record
-// changes when the run has compiled. In other steps, it changes when the run passes its
-// gate.
+// The method `follow` updates a node's record according to its run. In a converge step, the record changes when the
+// run has compiled. In other steps, it changes when the run passes its gate.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {
@@ -184,12 +183,12 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 	}
 }
 
-// reaction reports whether a plan belongs to a job that the server began by itself.
+// The function `reaction` reports whether a plan belongs to a job that the server began by itself.
 func reaction(p tutti.Plan) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
-// remember stores the questions and the declared values of a run as the record of its node.
+// The method `remember` stores the questions and the declared values of a run as the record of its node.
 func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	if r.Asked == nil {
 		return
@@ -219,7 +218,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore replaces a node's record with the record of the run that determines the node's standing.
+// The method `restore` replaces a node's record with the record of the run that determines the node's standing.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
@@ -242,8 +241,8 @@ func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	return last.Passed
 }
 
-// overlay returns the job whose overlay a run reads and writes. Only a run of a converge
-// step in an unfinished job has an overlay. For other runs the method returns an empty id.
+// The method `overlay` returns the job whose overlay a run reads and writes. Only a run of a converge step in an
+// unfinished job has an overlay. For other runs the method returns an empty id.
 func (s *State) overlay(r *engine.Run) tutti.JobID {
 	if s.engine.Converges(r) && !s.engine.Jobs[r.Job].Ended() {
 		return r.Job

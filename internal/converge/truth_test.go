@@ -238,7 +238,7 @@ func (l *life) has(n tutti.NodeName, disk string) {
 	}
 }
 
-// look compares the judgement of the nodes with their real state.
+// The method `look` compares the judgement of the nodes with their real state.
 func (l *life) look(t *testing.T, seed uint64, did string) {
 	s := l.sim
 	needy := s.converge.Needy(converge.View{Has: s.view().Has})
@@ -280,8 +280,8 @@ func (s *sim) factThen(n tutti.NodeName) string {
 	return ""
 }
 
-// change simulates a random change by a person, or a random event on a machine. It
-// returns a description.
+// The method `change` simulates a random change by a person, or a random event on a machine. It returns a
+// description.
 func (l *life) change() string {
 	s, d := l.sim, l.d
 	all := s.names()
@@ -346,7 +346,7 @@ func (l *life) change() string {
 	return "nothing"
 }
 
-// blank makes a machine empty.
+// The method `blank` makes a machine empty.
 func (l *life) blank(n tutti.NodeName) {
 	l.has(n, "")
 	delete(l.earlier, n)
@@ -368,7 +368,7 @@ func (l *life) setBack(n tutti.NodeName) string {
 	return "a set back of " + string(n)
 }
 
-// interrupt simulates the interruption of a run. Either the run's process dies, or the server hears
+// The method `interrupt` simulates the interruption of a run. Either the run's process dies, or the server hears
 // nothing more from the machine, and the run goes on there.
 func (l *life) interrupt(n tutti.NodeName) string {
 	r := l.engine.Runs[l.engine.Active[n]]
@@ -482,7 +482,7 @@ func (s *sim) publishedBy(n tutti.NodeName) map[string]string {
 	return out
 }
 
-// exported returns the titles that a node exports now, by type.
+// The method `exported` returns the titles that a node exports now, by type.
 func (s *sim) exported(n tutti.NodeName) map[string][]string {
 	out := map[string][]string{}
 	for _, e := range s.data.Exports(n) {

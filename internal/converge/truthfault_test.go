@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// clone simulates a copy of a machine that runs at the same time as the machine. The server accepts nothing from either
-// machine until somebody decides which one is the node.
+// The method `clone` simulates a copy of a machine that runs at the same time as the machine. The server accepts
+// nothing from either machine until somebody decides which one is the node.
 func (l *life) clone(n tutti.NodeName) string {
 	if l.engine.Active[n] != "" || l.untold[n] != nil {
 		return "nothing"
@@ -41,8 +41,8 @@ func (l *life) keep(n tutti.NodeName) string {
 	return "the end of " + string(n) + ", whose copy is the node"
 }
 
-// restore resets the server to a backup. The machines keep their state, and report again what they have reported since
-// the backup.
+// The method `restore` resets the server to a backup. The machines keep their state, and report again what they have
+// reported since the backup.
 func (l *life) restore() string {
 	s := l.sim
 	joined := slices.IndexFunc(s.log, func(e tutti.Event) bool { _, is := e.Body.(*tutti.CodePushed); return is }) + 1

@@ -74,7 +74,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	return say(tutti.VerdictConverged)
 }
 
-// unjoined returns the nodes that a person wants to converge but that have never joined.
+// The method `unjoined` returns the nodes that a person wants to converge but that have never joined.
 func (d *decision) unjoined() []tutti.NodeName {
 	if d.step.Converge.Reaction || d.view.Unjoined == nil {
 		return nil
@@ -225,7 +225,7 @@ func (d *decision) left() (later, gone []string) {
 	return later, gone
 }
 
-// tell explains why a node is not good.
+// The method `tell` explains why a node is not good.
 func (d *decision) tell(seat *seat) string {
 	switch seat.phase {
 	case diverging:

@@ -82,7 +82,7 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	return Answer{Found: true, Value: s.valueFor(v, cmp.Or(asker.Opener, asker.Node)), Digest: digest, Seq: s.seq}
 }
 
-// collect reads only the exports of one type.
+// The method `collect` reads only the exports of one type.
 func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)
 	if err != nil { // cannot fail, because the filter is in normal form

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// record contains the reads of one node.
+// The type `record` contains the reads of one node.
 type record struct {
 	node    tutti.NodeName
 	job     tutti.JobID

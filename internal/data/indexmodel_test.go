@@ -65,7 +65,7 @@ func (m *indexModel) apply(body tutti.Body) {
 	}
 }
 
-// remember lets a node ask some questions. Most of the stored answers are the present answers.
+// The method `remember` lets a node ask some questions. Most of the stored answers are the present answers.
 func (m *indexModel) remember(t *rapid.T) {
 	node := rapid.SampledFrom(someNodes).Draw(t, "reader")
 	job := rapid.SampledFrom(append([]tutti.JobID{""}, someJobs...)).Draw(t, "view")
@@ -199,8 +199,7 @@ func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
 	return all
 }
 
-// edges returns which node reads which data from which node. edges computes its result
-// node by node.
+// The method `edges` returns which node reads which data from which node. It computes the result node by node.
 func (m *indexModel) edges() []string {
 	var all []string
 	for node := range m.known {

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// model implements package data in the simplest way. model has everything in one list and
-// searches the whole list.
+// The type `model` implements package data in the simplest way. A model has everything in one list and searches the
+// whole list.
 type model struct {
 	values  map[string]modelValue
 	boxes   map[tutti.NodeName]tutti.Digest

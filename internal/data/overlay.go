@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// overlay has the exports that the nodes of one job have handed over and not applied
-// yet. In the runs of this job, these exports replace the nodes' current exports.
+// The type `overlay` has the exports that the nodes of one job have handed over and not applied yet. In the runs of
+// this job, these exports replace the nodes' current exports.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
 	change  map[*Question]sum // for each question, the job's sum minus the public sum; zero is not stored
@@ -31,8 +31,7 @@ func (o *overlay) shift(q *Question, by sum) {
 	}
 }
 
-// overlay returns the overlay of the asker's job. overlay returns nil if the asker
-// sees the public data.
+// The method `overlay` returns the overlay of the asker's job. The result is nil if the asker sees the public data.
 func (s *State) overlay(asker Asker) *overlay {
 	if !asker.Overlay {
 		return nil

@@ -41,8 +41,8 @@ type identity struct {
 
 func identify(q tutti.Query) identity { return identity{q.Kind, q.Key, q.Type, string(q.Filter)} }
 
-// intern returns the shared question for a query. The caller must then link the question with a reader or an absent
-// set, or release it.
+// The method `intern` returns the shared question for a query. The caller must then link the question with a reader
+// or an absent set, or release it.
 func (s *State) intern(query tutti.Query) *Question {
 	if q := s.questions[identify(query)]; q != nil {
 		return q
@@ -85,7 +85,7 @@ func (s *State) internCollect(q *Question) {
 	}
 }
 
-// release deletes a question if no record reads it any more.
+// The method `release` deletes a question if no record reads it any more.
 func (s *State) release(q *Question) {
 	if len(q.readers) > 0 || len(q.absent) > 0 {
 		return
@@ -102,7 +102,8 @@ func (s *State) release(q *Question) {
 	}
 }
 
-// answer returns whether an asker finds an answer now, and the answer's digest. It does not list exports.
+// The method `answer` returns whether an asker finds an answer now, and the answer's digest. It does not list
+// exports.
 func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	s := q.state
 	if q.refused {

@@ -63,8 +63,8 @@ func (s sum) minus(o sum) sum {
 	return s
 }
 
-// digest hashes the sum and the number again. So the digest of an empty set is a normal
-// digest, and not the number 0.
+// The method `digest` hashes the sum and the number again. So the digest of an empty set is a normal digest, and not
+// the number 0.
 func (s sum) digest() tutti.Digest {
 	text := make([]byte, sha256.Size, sha256.Size+24)
 	for i, word := range s.words {

@@ -273,7 +273,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node. If the node is empty, the result is the shared data.
+// The method `level` returns the hiera data of a node. If the node is empty, the result is the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared

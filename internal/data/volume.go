@@ -55,7 +55,7 @@ func (v value) setBy() map[string]Volume {
 	return map[string]Volume{v.By: VolumeOfValue(v.Key, v.Value)}
 }
 
-// When one value replaces another, the method `account` updates the volumes of the actors.
+// When one value replaces another, the function `account` updates the volumes of the actors.
 func account(s *State, had, has value) {
 	for actor, volume := range had.setBy() {
 		if s.setBy[actor] = s.setBy[actor].minus(volume); s.setBy[actor] == (Volume{}) {

@@ -56,8 +56,8 @@ func (c choice) of(ctx context.Context, all []defence) ([]defence, error) {
 	return chosen, nil
 }
 
-// share reads part. The rows of one package are adjacent and take about the same time. If each
-// part consists of every Nth row, all parts take about the same time.
+// The method `share` reads the field `part`, which is written like 2/3. The rows of one package are adjacent and take
+// about the same time. If each part consists of every Nth row, all parts take about the same time.
 func (c choice) share() (k, n int, err error) {
 	_, err = fmt.Sscanf(c.part+"\n", "%d/%d\n", &k, &n)
 	if err != nil || k < 1 || k > n {

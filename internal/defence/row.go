@@ -75,7 +75,7 @@ func parse(raw []byte) ([]defence, error) {
 	return rows, err
 }
 
-// mutant returns the content of the file without the defence.
+// The method `mutant` returns the content of the file without the defence.
 func (d defence) mutant() (string, error) {
 	raw, err := os.ReadFile(filepath.Clean(d.File))
 	if err != nil {
@@ -91,7 +91,7 @@ func (d defence) mutant() (string, error) {
 	return source, nil
 }
 
-// key returns the row as a text. Two equal rows have the same key.
+// The method `key` returns the row as a text. Two equal rows have the same key.
 func (d defence) key() string {
 	d.from = ""
 	return fmt.Sprintf("%+v", d)

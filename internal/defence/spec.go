@@ -69,8 +69,8 @@ func (d defence) example(ctx context.Context, root string) (string, bool) {
 // expectedRE matches the failing line, and the text of the expectation or error below it.
 var expectedRE = regexp.MustCompile(`Failure/Error:\s*(\S.*)(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
 
-// objection returns the first message of a failing example, in one line. objection returns nothing
-// for a file that does not load, because that proves nothing.
+// The function `objection` returns the first message of a failing example, in one line. If a file does not load, the
+// result is empty, because such a failure proves nothing.
 func objection(out string) string {
 	m := expectedRE.FindStringSubmatch(out)
 	switch {

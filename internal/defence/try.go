@@ -102,8 +102,8 @@ var (
 
 var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
 
-// complaint returns the first message of a failing test, in one line. complaint returns nothing if
-// the build failed, because that proves nothing.
+// The function `complaint` returns the first message of a failing test, in one line. If the build failed, the result
+// is empty, because such a failure proves nothing.
 func complaint(out string) string {
 	if strings.Contains(out, "[build failed]") {
 		return ""
@@ -128,7 +128,7 @@ func quoted(said string) string {
 	return "`" + strings.NewReplacer("|", "/", "`", "'").Replace(said) + "`"
 }
 
-// verdict returns the last line of a test that passed.
+// The function `verdict` returns the last line of a test that passed.
 func verdict(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // go test writes this text before the package and the time

@@ -93,7 +93,7 @@ func (v View) from(logged time.Time) time.Time {
 	return v.Since
 }
 
-// next returns the events that begin or end something in the job.
+// The method `next` returns the events that begin or end something in the job.
 func (j *Job) next(v View, b *budget) []tutti.Body {
 	var out []tutti.Body
 	for _, st := range j.Steps {

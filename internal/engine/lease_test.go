@@ -66,8 +66,8 @@ func (f *exclusiveFleet) beginOneByOne(t *testing.T, x *tutti.Exclusive) {
 	f.talk(t)
 }
 
-// tell makes a node report once and follow the order. If crash is true, the node's agent
-// ends after it has written its note and before it changes Puppet's file.
+// The method `tell` makes a node report once and follow the order. If crash is true, the node's agent ends after it
+// has written its note and before it changes Puppet's file.
 func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	if m.dead {
 		return false
@@ -100,7 +100,7 @@ func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	return false
 }
 
-// talk lets all nodes report until nothing changes.
+// The method `talk` lets all nodes report until nothing changes.
 func (f *exclusiveFleet) talk(t fataler) {
 	t.Helper()
 	for range 20 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// past appends one job for each given list of nodes. A job with the node `busy` stays unfinished.
+// The function `past` appends one job for each given list of nodes. A job with the node `busy` stays unfinished.
 func past(t *testing.T, f *fleet, jobs ...[]tutti.NodeName) []tutti.JobID {
 	t.Helper()
 	var ids []tutti.JobID

@@ -138,7 +138,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 	return p, nil
 }
 
-// The method `last` returns the last push of a code. The function returns nil if the log has no push of this code.
+// The method `last` returns the last push of a code. The method returns nil if the log has no push of this code.
 func (p pushes) last(code tutti.Digest) *tutti.Event {
 	for i, e := range slices.Backward(p.log) {
 		if e.Body.(*tutti.CodePushed).Code == code {
@@ -149,7 +149,7 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 }
 
 // The method `before` returns the code of the previous push. While the latest push is held, the result is the code
-// that nodes still use. The function returns an empty digest if this code is not known.
+// that nodes still use. The method returns an empty digest if this code is not known.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {
 		return p.now.Released
@@ -223,7 +223,7 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	return out, nil
 }
 
-// The method `having` returns how many nodes had a code in their last run in mode apply. The function also returns
+// The method `having` returns how many nodes had a code in their last run in mode apply. The method also returns
 // the other nodes of the environment.
 func (v View) having(environment string, code tutti.Digest) (have int, others []tutti.NodeName) {
 	for n := range v.Registry.Nodes {

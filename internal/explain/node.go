@@ -18,7 +18,7 @@ type examined struct {
 	order   []string // the keys of the map `changed`, in order
 }
 
-// examine reads the state of a node from the fold, and then the rest from the log and the blobs.
+// The method `examine` reads the state of a node from the fold, and then the rest from the log and the blobs.
 func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, error) {
 	x := &examined{changed: map[string]api.ChangedRead{}}
 	err := rd.look(ctx, func(v View) (err error) {
@@ -43,7 +43,7 @@ func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, 
 	return x, rd.trace(ctx, x)
 }
 
-// trace finds in the log who has changed the data that a node read.
+// The method `trace` finds in the log who has changed the data that a node read.
 func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	node := x.view.Node
 	var keys []string

@@ -53,7 +53,7 @@ func (rd *Reader) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, 
 	return *record, nil
 }
 
-// loadRecord reads the record of a run. The function returns nil if the record is not stored.
+// loadRecord reads the record of a run. The method returns nil if the record is not stored.
 func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error) {
 	if of.node == "" {
 		return nil, nil
@@ -82,7 +82,7 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 // the results of identify as keys, and the map `keys` has hiera keys.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads the places. If the places are not stored, the result is empty.
+// The method `places` reads the places. If the places are not stored, the result is empty.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {

@@ -122,7 +122,8 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "the server has no run of node %q; run the node: tutti converge %s", string(n.Node), n.Node)
 }
 
-// report reads the report of a run, or returns why it is missing. The function also returns how many bytes it has read.
+// The method `report` reads the report of a run, or returns why it is missing. The method also returns how many bytes
+// it has read.
 func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
@@ -223,7 +224,7 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs. The function begins with the reports of failed runs. The function
+// fillChanges reads the reports of runs. The method begins with the reports of failed runs. The function
 // skips runs without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {

@@ -72,7 +72,7 @@ func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (
 	return out, err
 }
 
-// The method `told` finds the last run of a node whose report has resources. The function also finds the nodes that
+// The method `told` finds the last run of a node whose report has resources. The method also finds the nodes that
 // export the resource. A proof applies nothing, so the method uses the run before the proof.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {

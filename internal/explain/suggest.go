@@ -122,7 +122,8 @@ type holder struct {
 	dangerous bool
 }
 
-// suggest turns the grants that nodes lack into grants to groups. The function prefers groups that have no other nodes.
+// The function `suggest` turns the grants that nodes lack into grants to groups. The function prefers groups that
+// have no other nodes.
 func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []api.SuggestedGrant {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range all {

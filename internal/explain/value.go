@@ -41,7 +41,7 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplan
 	return out, rd.runs(ctx, out.Run)
 }
 
-// hieraFeed returns the hiera key that a value sets, and the nodes that look this key up. The function returns nil if
+// hieraFeed returns the hiera key that a value sets, and the nodes that look this key up. The method returns nil if
 // the value sets no hiera key.
 func (v View) hieraFeed(path string) *api.HieraFeed {
 	node, key, ok := data.HieraKey(path)

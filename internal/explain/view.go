@@ -86,7 +86,7 @@ func (v View) has(name tutti.NodeName) converge.Has {
 	return v.Has(name, beat.Puppet)
 }
 
-// node returns a node in the form that operators see, without its pauses and its standing.
+// The method `node` returns a node in the form that operators see, without its pauses and its standing.
 func (v View) node(n *fold.Node) api.NodeView {
 	seen, beat := v.Present.Last(n.Node)
 	out := api.NodeView{
@@ -113,7 +113,7 @@ func (v View) node(n *fold.Node) api.NodeView {
 	return out
 }
 
-// lastForeign returns the latest foreign run of a node. The function returns nil if this run is not
+// lastForeign returns the latest foreign run of a node. The method returns nil if this run is not
 // later than the last run of Tutti.
 func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	all := v.Engine.Foreigns(node)

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// access reads the section that says who may do what (ADR 0024).
+// The method `access` reads the section that says who may do what (ADR 0024).
 func (r *reader) access(n *yaml.Node, plans []tutti.Plan) []tutti.Access {
 	elements, _ := r.list(n, "access")
 	before := len(r.problems)

@@ -16,8 +16,8 @@ func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// anyDuration reads a duration in Go's format. The function refuses a bare number without a unit, because some
-// people mean seconds and others minutes. The function returns false if it has reported a problem.
+// anyDuration reads a duration in Go's format. The method refuses a bare number without a unit, because some
+// people mean seconds and others minutes. The method returns false if it has reported a problem.
 func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	n = follow(n)
 	switch {

@@ -69,7 +69,7 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// The method `fleet` reads the whole file. The function reads groups first, wherever they are in the file, because
+// The method `fleet` reads the whole file. The method reads groups first, wherever they are in the file, because
 // grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}

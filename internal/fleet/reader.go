@@ -117,7 +117,7 @@ type entry struct {
 }
 
 // The method `entries` returns the keys and values of a mapping in the order of the file. If a key occurs twice, the
-// function reports this and returns the key once. The function returns false if it has reported a problem.
+// function reports this and returns the key once. The method returns false if it has reported a problem.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
@@ -193,7 +193,7 @@ func (r *reader) unique(elements []*yaml.Node, what string) []text {
 	return found
 }
 
-// The method `text` returns a string. The function reports values that look like a string but are of another type (a
+// The method `text` returns a string. The method reports values that look like a string but are of another type (a
 // number, yes).
 func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	n = follow(n)
