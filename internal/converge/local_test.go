@@ -20,7 +20,7 @@ func cutOff(phase string) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Phase = tutti.Interrupted, phase }
 }
 
-// The function `unpublished` adds two values to a local run. The run would have published them.
+// The function `unpublished` notes in a local run two values that the run could not publish.
 func unpublished(f tutti.Foreign) tutti.Foreign {
 	f.Local.Unpublished = []string{"db/x", "db/y"}
 	return f

@@ -117,9 +117,8 @@ func runsOf(j *engine.Job) int {
 	return count
 }
 
-// In a new fleet without cycles, each node runs once. This is true only if the questions
-// into which nodes publish do not depend on what the nodes read, because no rule can know
-// such questions beforehand.
+// In a new fleet without cycles, each node runs once. In the fleets of this test, the questions into which a node
+// publishes do not depend on what the node reads. If they did, no rule could know them beforehand.
 func TestFromNothingEachRunsOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -240,8 +240,8 @@ func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
 	}
 }
 
-// quarrel is two nodes. Whenever one of the two nodes has published a value, the other
-// node publishes a new one.
+// The function `quarrel` returns two nodes. Whenever one of the two nodes has published a value, the other node
+// publishes a new one.
 func quarrel() map[tutti.NodeName]*manifest {
 	negate := func(mine, other string) *manifest {
 		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {

@@ -11,7 +11,7 @@ import (
 )
 
 // holdBack pushes code that waits for its release. With canary 0, the code waits for a
-// person. Otherwise it waits for this number of canaries.
+// person. With another number, the code waits for this number of canaries.
 func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manifest) {
 	before := s.pushed
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes

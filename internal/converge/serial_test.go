@@ -257,8 +257,8 @@ func TestAGoodNodeStopsNobody(t *testing.T) {
 	}
 }
 
-// A node that an earlier job left broken stops a job that does not try it. A reaction does not begin either. When the
-// node is repaired, the other nodes run by themselves.
+// An earlier job has left node a broken. A later job that does not try node a stops at this node. A reaction does not
+// begin either. When node a is repaired, the other nodes run by themselves.
 func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	broken := true
 	s := newSim(t, map[tutti.NodeName]*manifest{

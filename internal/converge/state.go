@@ -149,7 +149,7 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 }
 
 // The method `follow` updates a node's record according to its run. In a converge step, the record changes when the
-// run has compiled. In other steps, it changes when the run passes its gate.
+// run has compiled. In other steps, the record changes when the run passes its gate.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {

@@ -385,7 +385,7 @@ func (l *life) interrupt(n tutti.NodeName) string {
 		if l.d.IntN(2) == 0 {
 			return "the loss of a run on " + string(n)
 		}
-		// the result comes late
+		// the run was given up, and its result comes after that
 	}
 	l.finish(tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone", Stopped: false})
 	if applies {

@@ -168,7 +168,7 @@ func (d *decision) broken() []string {
 		if !strings.HasPrefix(text, string(tutti.Failed)+":") {
 			text = string(tutti.Failed) + ": " + text
 		}
-		text = strings.ReplaceAll(text, " on node "+string(n), "") // Puppet's own message ends with this
+		text = strings.ReplaceAll(text, " on node "+string(n), "") // Puppet's own message ends with the node's name
 		if alike[text] == nil {
 			order = append(order, text)
 		}

@@ -56,7 +56,7 @@ func comparedOf(query tutti.Query) *compared {
 	return q
 }
 
-// Keys yields the keys of the values that the reads name. Hiera keys are not among them, because each node has its own.
+// Keys yields the keys of the values that the reads name. Keys leaves out hiera keys, because each node has its own.
 func (c *Comparison) Keys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, q := range c.questions {

@@ -80,8 +80,8 @@ func (s *State) Seq() uint64 { return s.seq }
 
 // Apply applies the next event of the log. An event that does not concern these data changes only the sequence.
 // Apply accepts content that a check would refuse, because it must be possible to fold every
-// log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise the missing
-// exports would look like an empty set.
+// log. Apply panics if the exports of an ExportsSet are not loaded. If it did not panic, the missing exports would
+// look like an empty set.
 func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
 	s.change = changeOf(e)

@@ -85,7 +85,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 	}
 	text, isText := list[2].(string)
 	if !isText && (name == "tag" || name == "title") {
-		return nil, malformed(list, "tag and title are compared with text")
+		return nil, malformed(list, "a tag or title is compared only with text")
 	}
 	f := &Filter{op: op, name: name}
 	if name == "tag" {
@@ -105,7 +105,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 
 func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	if depth > MaxFilterDepth {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: the operators and and or are nested more than %d deep", MaxFilterDepth)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: the operators `and` and `or` are nested more than %d deep", MaxFilterDepth)
 	}
 	f := &Filter{op: op}
 	if err := f.gather(list, depth); err != nil {

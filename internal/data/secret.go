@@ -194,8 +194,9 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
-// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. The function
-// `meant` must return true for the targets of this secret. Awaited returns an empty key if there is no such secret.
+// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. A secret
+// counts only if the function `meant` returns true for its targets. Awaited returns an empty key if there is no such
+// secret.
 func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
 	r := s.records[node]
 	if r == nil {

@@ -16,8 +16,8 @@ import (
 const (
 	maxDenialsOf = 30  // entries of one known caller in a minute
 	maxDenials   = 300 // entries of all known callers in a minute; after that, each caller still gets its first entry
-	// strangersAtOnce is how many strangers get their own entry before the server only counts them.
-	// After that, one more entry is possible in each period of strangersEvery.
+	// The first strangersAtOnce attempts of strangers get their own entries. After that the server only counts the
+	// attempts, and one more entry is possible in each period of strangersEvery.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
 	// maxWhat and maxReason limit the texts of an entry, in bytes. The JSON of a text may be twice as long.

@@ -59,8 +59,7 @@ const (
 // runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing, although the latest runs that they caused
-// have changed nothing.
+// Harmless reports whether facts keep changing without effect: the latest runs because of facts changed nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
 // Tell returns the event to append when a node reports its facts. Tell returns nil if there

@@ -130,7 +130,8 @@ func TestARetiredJobLeavesTheLastRunOfEachNode(t *testing.T) {
 	}
 }
 
-// A server's state does not grow with the time for which it runs, but only with the jobs that it keeps.
+// The size of a server's state depends on the jobs that the server keeps. It does not depend on how long the server
+// has run.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFleet()
 	keep := engine.Keep{Jobs: 10, Runs: 15}

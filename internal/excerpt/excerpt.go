@@ -112,7 +112,7 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 		return nil, err
 	}
 	out = out[:bytes.LastIndexByte(out, '\n')+1]
-	end := make([]byte, each+1) // reads one more byte, to see whether a line begins after it
+	end := make([]byte, each+1) // one byte more than `each`: if this byte is a line break, a whole line follows
 	if _, err := file.ReadAt(end, info.Size()-each-1); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}

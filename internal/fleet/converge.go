@@ -61,7 +61,7 @@ func (r *reader) convergeTarget(n *yaml.Node) string {
 		return r.target(n, what)
 	}
 	if r.known.groups[wholeFleet] || r.known.nodes[wholeFleet] {
-		r.report(n, "name that otherwise", "%s: %q means all nodes, but this file also has a group or node with this name", what, wholeFleet)
+		r.report(n, "give that group or node another name", "%s: %q means all nodes, but this file also has a group or node with this name", what, wholeFleet)
 	}
 	return ""
 }

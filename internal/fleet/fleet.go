@@ -40,8 +40,8 @@ func Parse(name string, source []byte) (tutti.Fleet, error) {
 	return fleet, nil
 }
 
-// The method `document` returns the only document of the source. If there is a problem, it reports the problem and
-// returns nil.
+// The method `document` returns the only document of the source. If there is a problem, the method reports the
+// problem and returns nil.
 func (r *reader) document(source []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
 	var doc, more yaml.Node
@@ -169,7 +169,7 @@ var factRE = regexp.MustCompile(`^[A-Za-z0-9_:-]{1,200}$`)
 func (r *reader) keepReplaced(n *yaml.Node) bool {
 	text, ok := r.text(n, "replaced")
 	if ok && text != "keep" && text != "withdraw" {
-		r.report(n, "`withdraw`, which is the default, or `keep`", "replaced: %q is neither", text)
+		r.report(n, "`withdraw`, which is the default, or `keep`", "replaced: unknown %q", text)
 	}
 	return text == "keep"
 }

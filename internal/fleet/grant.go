@@ -57,8 +57,8 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	return g
 }
 
-// grantee returns the group that gets a grant. A group may have grants only if its nodes cannot add
-// themselves to it. This is true for both kinds of groups.
+// grantee returns the group that gets a grant. Each group may have grants, because nodes cannot add themselves to a
+// group.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {

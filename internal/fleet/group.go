@@ -99,7 +99,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	}
 	if complete && (list == nil) == (joined == nil) {
 		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or write `joined: true` and name the group in the join token of each node",
-			"%s: exactly one of nodes and joined is needed", what)
+			"%s: exactly one of `nodes` and `joined` is needed", what)
 	}
 	return nodes
 }

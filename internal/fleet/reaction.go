@@ -53,7 +53,7 @@ func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
 				r.report(n, "`code: confirm` holds new code for all nodes", "%s: %d, at most %d", canary, out.Canary, tutti.MaxCanary)
 			}
 		}}) && !said {
-			r.report(n, "like `code: {canary: 3}`", "%s: canary is missing", what)
+			r.report(n, "like `code: {canary: 3}`", "%s: `canary` is missing", what)
 		}
 		return out
 	}
@@ -152,10 +152,10 @@ func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {
 		"when": func(n *yaml.Node) { whenAt, rule.When = n, r.when(n) },
 	})
 	if complete && (typeAt == nil) == (keyAt == nil) {
-		r.report(at, "like `{type: Sshkey, when: window}` or `{key: swift/**, when: now}`", "%s: exactly one of type and key is needed", what)
+		r.report(at, "like `{type: Sshkey, when: window}` or `{key: swift/**, when: now}`", "%s: exactly one of `type` and `key` is needed", what)
 	}
 	if complete && whenAt == nil {
-		r.report(at, "add `when: now`, `when: window` or `when: scheduled`", "%s: when is missing", what)
+		r.report(at, "add `when: now`, `when: window` or `when: scheduled`", "%s: `when` is missing", what)
 	}
 	return rule
 }

@@ -100,7 +100,7 @@ func (w *waiting) read(n *yaml.Node) {
 	case len(kinds) > 1:
 		w.report(n, "make a separate step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
 	case equals != nil && w.spec.Value == "":
-		w.report(equals, "", "wait: equals is only allowed together with value")
+		w.report(equals, "", "wait: `equals` is only allowed together with `value`")
 	}
 }
 

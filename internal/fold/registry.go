@@ -62,7 +62,8 @@ type Node struct {
 	Changes     int          // number of changes of values since the last claim
 	Written     int64        // number of bytes in these changes
 	Tickets     Tickets
-	// The CAs and issuer that the node trusts, as it reported after it joined; zero before its report.
+	// The CAs and the issuer that the node trusts. The node reports them after it has joined. Before this report,
+	// Pinned is zero.
 	Pinned tutti.Pinned
 	Trusts uint64 // the last statement about code keys that the node follows
 
