@@ -50,7 +50,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 		kinds    kinds
 		largest  int
 		more     func(inCycles int) int
-		allBut   int // in a thousand fleets
+		allBut   int // how many of a thousand fleets may exceed the bound
 		leastOf  int // how many fleets must be examined at least
 		fleets   uint64
 		meanMost float64

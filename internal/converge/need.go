@@ -84,9 +84,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the order of nodes is found from the stopped compile's record
+		out.Changed = s.outdatedSince(passed, job) // the node's record is now that of the stopped compile
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // a compile of a running job replaced the record
+		out.Changed = s.outdatedSince(passed, "") // the node's record is now that of a running job's compile
 	}
 	if len(out.Changed) > 0 {
 		return out

@@ -118,7 +118,8 @@ func runsOf(j *engine.Job) int {
 }
 
 // In a new fleet without cycles, each node runs once. In the fleets of this test, the questions into which a node
-// publishes do not depend on what the node reads. If they did, no rule could know them beforehand.
+// publishes do not depend on what the node reads. If these questions did depend on answers, no rule could know the
+// questions beforehand.
 func TestFromNothingEachRunsOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

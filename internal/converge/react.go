@@ -35,7 +35,7 @@ type waked struct{ now, wide time.Time }
 type Reaction struct {
 	Step  tutti.ConvergeStep
 	Code  tutti.Digest
-	Cause string // in words
+	Cause string // the reason for the job, as text
 }
 
 // React returns the job to start now. React returns nil if there is no reason for a job,
@@ -52,7 +52,7 @@ func (s *State) React(v View) *Reaction {
 	v = s.survey(v)
 	due := s.due(v)
 	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Code: s.pushed[v.Environment].Code}
-	if v.rollout != nil { // a job has one code
+	if v.rollout != nil { // choose the nodes of one code, because a job has only one code
 		all := slices.Clone(due)
 		if due = s.ofCode(v, due, out.Code); len(due) == 0 {
 			out.Code = v.rollout.pushed.Goes()

@@ -139,7 +139,7 @@ func TestAChangeDuringARunIsNotLost(t *testing.T) {
 		}
 		s.live(100 * time.Millisecond)
 	}
-	s.set("x", "2") // after its gate
+	s.set("x", "2") // the run has passed its gate
 	s.live(time.Minute)
 	if got := since(before, s.runs()); got["a"] != 2 {
 		t.Errorf("%v, want two runs: what the first one read had changed when it ended\n%s", got, s.tail())

@@ -18,7 +18,7 @@ type seat struct {
 	run      *engine.Run   // the present run
 	runs     []*engine.Run // the runs of the step
 	why      string        // the reason; if empty, the reason is in standing
-	retryAt  time.Time     // of phase resting
+	retryAt  time.Time     // in phase resting: when the node is tried again
 	byFacts  bool          // the run failed, and since then only the facts of the node have changed
 	cycle    []link        // only in phase diverging: the nodes that react to each other
 	known    bool          // the order can rely on the known reads and exports of the node
@@ -31,15 +31,15 @@ type phase string
 
 const (
 	good      phase = "good"
-	ready     phase = "ready"     // it may be started
+	ready     phase = "ready"     // the node's run may begin
 	compiling phase = "compiling" // the node's run was wanted but has not reached its gate
-	held      phase = "held"      // at its gate
+	held      phase = "held"      // the node's run waits at its gate
 	applying  phase = "applying"  // the node's run has passed its gate, or another job has the node
 	resting   phase = "resting"   // the node failed and will be tried again
 	failed    phase = "failed"
 	waiting   phase = "waiting" // the node waits for an answer that is missing
 	diverging phase = "diverging"
-	absent    phase = "absent" // not connected
+	absent    phase = "absent" // the node is not connected
 	paused    phase = "paused"
 	barred    phase = "barred"   // the node does not run, because its serial group stops at another node
 	deferred  phase = "deferred" // the node runs in a later reaction
@@ -215,7 +215,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
 		seat.phase = good // good enough for a job that changes nothing
 	case j.Mode == tutti.ModeCompile && v.Has(seat.node).Program == tutti.ProgramAgent:
-		seat.phase = good // a compile would store the catalog on its Puppet Server
+		seat.phase = good // do not compile, because a Puppet Server would store the catalog
 	case seat.standing.Need == Nothing && s.tells(v, seat, last):
 		seat.phase = telling
 	case seat.standing.Need == Nothing:

@@ -47,7 +47,7 @@ type sim struct {
 	mute     bool          // no report arrives
 	delay    time.Duration // how long after a run the report arrives
 	changes  int           // resources that a run changes
-	clock    tutti.Clock   // for our runs
+	clock    tutti.Clock   // the agent's clock in the results of our runs
 	facts    map[tutti.NodeName]string
 	afterEnd func(tutti.NodeName) // called when a run of the node has ended
 	owes     func(*tutti.Result)  // adds to each good result the refreshes that the run has left out

@@ -106,11 +106,11 @@ func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 		}
 		acts[0]()
 	}
-	act() // it claims
+	act() // the node claims its run
 	s.settle()
 	s.write("x", "2")
-	act() // it compiles
-	act() // it comes to its gate
+	act() // the node compiles
+	act() // the node's run comes to its gate
 	s.write("x", "3")
 	s.settle()
 	s.write("x", "2")

@@ -11,14 +11,14 @@ import (
 // it is compared once.
 type Comparison struct {
 	reads     []tutti.Read
-	of        []*compared // of each read
+	of        []*compared // the question of each read
 	questions []*compared
 }
 
 // The type `compared` is one question of a Comparison.
 type compared struct {
 	query   tutti.Query // in normal form
-	filter  *Filter     // collect
+	filter  *Filter     // set for a collect question
 	refused bool        // not a valid question, so it has no answer
 }
 

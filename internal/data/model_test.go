@@ -28,7 +28,7 @@ type model struct {
 type modelValue struct {
 	owner  tutti.NodeName
 	value  string
-	secret string // its id
+	secret string // id of the secret; empty for a value
 	pieces map[tutti.NodeName]tutti.Piece
 	before map[tutti.NodeName]bool // nodes whose previous machine had the secret
 	set    []setting               // the events that made the value

@@ -26,7 +26,7 @@ type Question struct {
 	// for a hiera question, whether the shared level has the key or a node declares that it will
 	// publish the key
 	present bool
-	filter  *Filter // collect
+	filter  *Filter // set for a collect question
 	total   sum     // for a collect question, the sum of all exports that the filter accepts now
 	refused bool    // the question is invalid, so it never has an answer
 	change  *Change // the last known change of the answer

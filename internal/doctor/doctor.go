@@ -24,7 +24,7 @@ type Finding struct {
 // the part.
 type Facts struct {
 	Now      time.Time
-	Version  string // of this binary
+	Version  string // version of this binary
 	Server   *Server
 	Node     *Node
 	Operator *Operator
@@ -34,7 +34,7 @@ type Facts struct {
 type Process struct {
 	Dir         string
 	Unit        string // the systemd unit; empty: systemd does not run here
-	Enabled     bool   // starts at every boot
+	Enabled     bool   // the unit starts at every boot
 	Running     bool   // a process holds the directory's lock
 	Replaced    bool   // the binary of the process differs from the binary on disk
 	Pids        []int  // all processes of its kind for this directory
@@ -102,7 +102,7 @@ type Fact struct {
 // unknown.
 type Certname struct {
 	Name       string
-	Configured bool // puppet.conf sets it
+	Configured bool // puppet.conf sets the name
 }
 
 // Lock is a lock file whose owner is gone.

@@ -284,7 +284,7 @@ func TestEveryWaitHasADeadline(t *testing.T) {
 				f.append(&tutti.RunClaimed{Run: "r1", Node: "n1"})
 			}
 			v.Now = epoch.Add(tc.after - time.Second)
-			heard := v.Now.Add(time.Millisecond) // arrived during the decision
+			heard := v.Now.Add(time.Millisecond) // a message that arrives during the decision
 			v.Seen = func(tutti.NodeName) time.Time { return heard }
 			if got := f.state.Decide(v); len(got) != 0 {
 				t.Fatalf("%s: decided %v before the deadline", tc.reason, got)

@@ -9,7 +9,7 @@ import (
 // Facts are the last report of a node about its facts.
 type Facts struct {
 	*tutti.NodeFacts
-	Seq uint64 // of the event
+	Seq uint64 // sequence of the event
 	At  time.Time
 }
 

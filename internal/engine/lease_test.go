@@ -450,7 +450,7 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 				m.busy = rapid.SampledFrom([]string{"", "pid 1"}).Draw(t, "busy")
 			case 3:
 				f.tell(m, true)
-			case 4: // its lease ends
+			case 4: // the node's lease ends
 				if m.note != "" && m.file == ours(m.note) {
 					m.file = ""
 				}

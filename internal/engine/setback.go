@@ -9,7 +9,7 @@ import (
 // SetBack describes a node that has forgotten a run which is in the log, or a node with a run that the log has lost.
 type SetBack struct {
 	*tutti.NodeSetBack
-	Seq uint64 // of the event
+	Seq uint64 // sequence of the event
 	At  time.Time
 }
 

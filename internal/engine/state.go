@@ -31,8 +31,8 @@ type State struct {
 // The type `last` contains the runs that determine the standing of a node. The last runs stay when their jobs are
 // retired.
 type last struct {
-	claimed  tutti.RunID // of any mode
-	applied  tutti.RunID // claimed in mode apply
+	claimed  tutti.RunID // the last claimed run of any mode
+	applied  tutti.RunID // the last claimed full run
 	passed   tutti.RunID // the last full run that passed its gate or proved the node good
 	reported tutti.RunID // see Last.Reported
 	left     tutti.RunID // see Last.Left
@@ -79,7 +79,7 @@ type Step struct {
 	EndedAt   time.Time
 	State     StepState
 	Message   string        // only for a wait or converge step
-	Verdict   tutti.Verdict // of a converge step
+	Verdict   tutti.Verdict // only for a converge step
 	Nodes     []*StepNode   // of a run step: all nodes, sorted by name; of a converge step: the nodes that have taken part
 
 	byNode map[tutti.NodeName]*StepNode
@@ -122,7 +122,7 @@ type Run struct {
 	GatedSeq   uint64 `json:"-"`
 	EndedSeq   uint64 `json:"-"`
 
-	Fence  tutti.Fence `json:"-"` // of the order
+	Fence  tutti.Fence `json:"-"` // fence of the order
 	Fenced bool        `json:"-"` // the node that claimed the run stores fences
 	Told   bool        `json:"-"` // the node itself sent the Result
 	// Restored is true if the log was reset to a backup between the order and the end of the run. Nobody knows what the
@@ -187,9 +187,9 @@ func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
 
 // Last are the runs that determine the standing of a node. Each may be nil.
 type Last struct {
-	Claimed *Run // of any mode
-	Applied *Run // claimed in mode apply
-	Passed  *Run // the last run in mode apply that passed its gate or proved that its node is good
+	Claimed *Run // the last claimed run of any mode
+	Applied *Run // the last claimed full run
+	Passed  *Run // the last full run that passed its gate or proved its node good
 	// Reported is the latest run of any mode whose report contains resources (tutti.Result.Tells). The latest run
 	// is the one that was wanted last, because results may arrive in another order.
 	Reported *Run

@@ -180,7 +180,7 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, tutti.Wrap(tutti.CodeInvalid, errors.Join(err, unread), "a stored record")
 }
 
-// firstOf is like data.FirstOf, but returns an empty list for an empty list.
+// firstOf is like data.FirstOf, but returns an empty list for `[]`, where data.FirstOf returns nil.
 func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, _, err := data.FirstOf[T](what, raw, most)
 	if out == nil && len(raw) > 0 && string(raw) != "null" {

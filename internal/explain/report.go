@@ -224,8 +224,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs. The method begins with the reports of failed runs. The function
-// skips runs without changes.
+// fillChanges reads the reports of runs. The method begins with the reports of failed runs. The method skips runs
+// without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {

@@ -15,7 +15,7 @@ import (
 // DefaultRunTimeout is the timeout of a run if the step has no timeout in the file.
 const DefaultRunTimeout = time.Hour
 
-// runKind runs Puppet on the nodes of a target.
+// runKind implements run steps. A run step runs Puppet on the nodes of a target.
 type runKind struct{}
 
 // Run implements tutti.StepTable.

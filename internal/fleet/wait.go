@@ -16,7 +16,7 @@ import (
 // DefaultWaitTimeout is the timeout of a wait if the file has no timeout.
 const DefaultWaitTimeout = 5 * time.Minute
 
-// waitKind waits for something outside Puppet.
+// waitKind implements wait steps. A wait step waits for something outside Puppet.
 type waitKind struct{}
 
 // Wait implements tutti.StepTable.
