@@ -40,7 +40,7 @@ func feeds(n string) map[tutti.NodeName]*manifest {
 
 // Inside a cycle, an answer that is known after a compile does not determine the order.
 // The answer of one node exists only after this node has applied, so this node goes first. All questions have answers
-// already. By name, the other node would go first.
+// already, and by name the other node would go first.
 func TestSoftEdgesAreDroppedFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, feeds("1"))

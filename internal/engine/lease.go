@@ -39,11 +39,11 @@ type Phase string
 const (
 	PhaseQueue   Phase = "queue"   // an older exclusive job with some of the same nodes has not ended
 	PhaseCheck   Phase = "check"   // the server asks the nodes whether they are enabled
-	PhaseQuiet   Phase = "quiet"   // waits until the runs of other jobs have ended
+	PhaseQuiet   Phase = "quiet"   // the job waits until the runs of other jobs have ended
 	PhaseHold    Phase = "hold"    // the job disables every node
-	PhaseIdle    Phase = "idle"    // waits for the end of Puppet processes that others began
-	PhaseRun     Phase = "run"     // the steps of the plan
-	PhaseEnd     Phase = "end"     // nothing more begins; waits until the job's runs have ended
+	PhaseIdle    Phase = "idle"    // the job waits for the end of Puppet processes that others began
+	PhaseRun     Phase = "run"     // the steps of the plan run
+	PhaseEnd     Phase = "end"     // nothing more begins; the job waits until its runs have ended
 	PhaseRelease Phase = "release" // every node gets back its earlier state
 	PhaseOver    Phase = "over"
 )

@@ -125,8 +125,8 @@ func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	return out
 }
 
-// Other nodes answer questions of a node. Some of these other nodes may need a run themselves. The method `before`
-// returns the questions that they answer.
+// Other nodes answer questions of a node. If such another node needs a run itself, the method `before` returns the
+// question that it answers.
 func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
 	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {

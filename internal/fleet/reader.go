@@ -95,7 +95,7 @@ func (r *reader) err() error {
 }
 
 // The method `mapping` passes each value of a mapping to the reader of its key, and reports unknown keys. The
-// function returns false if it has reported a problem of the mapping. In this case, a key that seems to be missing
+// method returns false if it has reported a problem of the mapping. In this case, a key that seems to be missing
 // may be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
