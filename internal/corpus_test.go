@@ -72,7 +72,7 @@ func corpora(tree fs.FS) ([]string, error) {
 	return dirs, err
 }
 
-// mentioned reports whether a test file of the target's package names the input.
+// The function `mentioned` reports whether a test file of the target's package names the input.
 func mentioned(t *testing.T, dir, name string) bool {
 	t.Helper()
 	home, _, _ := strings.Cut(dir, "testdata/fuzz")

@@ -22,7 +22,7 @@ var unfolded = map[string]string{
 var foldRE = regexp.MustCompile(`^([aA]pply|fold)`)
 
 // TestEveryKindOfEventIsFolded: every kind of event has a case in a fold or is listed
-// above. Otherwise somebody forgot it.
+// above. If neither is true, somebody forgot the event.
 func TestEveryKindOfEventIsFolded(t *testing.T) {
 	sources, err := parse(os.DirFS(".."))
 	if err != nil {

@@ -31,8 +31,8 @@ func TestALocalRunPushesNoFailureOut(t *testing.T) {
 	}
 }
 
-// TestALongForeignRunBesideOurs: short foreign runs that began and ended during a long one
-// do not hide the long one.
+// TestALongForeignRunBesideOurs: short foreign runs begin and end during a long foreign run. When the long run
+// has ended, the node must run again.
 func TestALongForeignRunBesideOurs(t *testing.T) {
 	s := daemons(t)
 	began := s.now
@@ -50,8 +50,8 @@ func TestALongForeignRunBesideOurs(t *testing.T) {
 	s.needs(t, "a long one has ended", converge.Apply)
 }
 
-// TestTheLastWordOfAForeignRun: if the node's clock was set back, this does not hide the foreign run
-// that was reported last.
+// TestTheLastWordOfAForeignRun: the foreign run that was reported last counts, even if the node's clock was set back
+// before it.
 func TestTheLastWordOfAForeignRun(t *testing.T) {
 	s := daemons(t)
 	count := uint64(1)

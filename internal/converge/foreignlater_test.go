@@ -20,7 +20,7 @@ func daemons(t *testing.T) *sim {
 	return s
 }
 
-// needs checks what node a needs, now and after a restart of the server.
+// The method `needs` checks what node a needs, now and after a restart of the server.
 func (s *sim) needs(t *testing.T, reason string, want converge.Need) {
 	t.Helper()
 	for _, when := range []string{"told", "after a start"} {
@@ -31,14 +31,14 @@ func (s *sim) needs(t *testing.T, reason string, want converge.Need) {
 	}
 }
 
-// passes returns a new run of ours on node a that has passed its gate.
+// The method `passes` begins a run of Tutti on node a, and makes the run pass its gate.
 func (s *sim) passes() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0001-%012d", s.ids))
 	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program})
 }
 
-// orders begins the run that an order describes, and makes the run pass its gate.
+// The method `orders` begins the run of an order, and makes the run pass its gate.
 func (s *sim) orders(o tutti.Order) tutti.RunID {
 	s.append(&tutti.RunWanted{Order: o})
 	s.append(&tutti.RunClaimed{Run: o.Run, Node: o.Node})
@@ -47,7 +47,7 @@ func (s *sim) orders(o tutti.Order) tutti.RunID {
 	return o.Run
 }
 
-// concludes ends a run now. The run began when it was claimed.
+// The method `concludes` ends a run now. The run began when it was claimed.
 func (s *sim) concludes(id tutti.RunID, change ...func(*tutti.Result)) {
 	r := tutti.Result{Run: id, Outcome: tutti.Unchanged, StartedAt: s.engine.Runs[id].ClaimedAt, EndedAt: s.now}
 	for _, c := range change {
@@ -111,7 +111,7 @@ func TestAWholeRunBehindOneThatWasGivenUp(t *testing.T) {
 	s.needs(t, "a whole one behind its end", converge.Nothing)
 }
 
-// tagged returns a new run of ours with tags on node a. The run has passed its gate.
+// The method `tagged` returns a new run of ours with tags on node a. The run has passed its gate.
 func (s *sim) tagged() tutti.RunID {
 	s.ids++
 	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0002-%012d", s.ids))
@@ -132,7 +132,7 @@ func TestARunWithTagsBehindAWholeRun(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		s.tell("a", s.now, others(whole))
 		s.needs(t, reason+", and a whole one came behind it", converge.Nothing)
-		for range 12 { // more than are kept
+		for range 12 { // more runs with tags than the server keeps
 			s.now = s.now.Add(time.Minute)
 			s.concludes(s.tagged())
 		}
@@ -177,7 +177,7 @@ func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s.tell("a", s.now, others(changed))
 	s.needs(t, "another one changed something behind it", converge.Apply)
 	s.now = s.now.Add(time.Hour)
-	s.tell("a", s.now.Add(-30*time.Minute), others(changed)) // it is reported late
+	s.tell("a", s.now.Add(-30*time.Minute), others(changed)) // this run ended half an hour before its report
 	s.tell("a", s.now, others(whole))
 	s.needs(t, "it began when the one before was told", converge.Apply)
 	s.now = s.now.Add(time.Minute)
@@ -185,8 +185,7 @@ func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
 	s.needs(t, "the next one", converge.Nothing)
 }
 
-// TestAWholeRunIsNews: a whole run makes a node good only if the server learned of no change after the run
-// began.
+// TestAWholeRunIsNews: if the server learns of a change after a whole run began, the run does not make its node good.
 func TestAWholeRunIsNews(t *testing.T) {
 	facts := func(s *sim) {
 		s.append(&tutti.NodeFacts{Node: "a", FactsSeen: tutti.FactsSeen{Run: s.engine.Last("a").Claimed.Run, Facts: tutti.DigestOf([]byte("other"))}})
@@ -248,7 +247,7 @@ func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
 	s.needs(t, "applied again", converge.Nothing)
 }
 
-// counted sets the count of the agent's clock in a foreign run.
+// The function `counted` returns an option, which sets the count of the agent's clock in a foreign run.
 func counted(count uint64) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Clock = onLine(1, count) }
 }
@@ -306,8 +305,8 @@ func TestACountThatWasSetBack(t *testing.T) {
 	s.needs(t, "one that changed something behind that", converge.Apply)
 }
 
-// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs after an agent that counts. The runs of the
-// earlier agent do not count as earlier than all others.
+// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs after an agent that counts. The server must not
+// take the runs of the earlier agent for the earliest runs.
 func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s := daemons(t)
 	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
@@ -323,8 +322,8 @@ func TestAnAgentThatCountsNoClocks(t *testing.T) {
 	s.needs(t, "told behind ours, and nothing shows that it was before", converge.Apply)
 }
 
-// TestTheCountBehindAProof: in the order of runs, a proof has the place of the run on
-// which it rests.
+// TestTheCountBehindAProof: a proof rests on an earlier run. In the order of runs, the proof has the place of this
+// earlier run.
 func TestTheCountBehindAProof(t *testing.T) {
 	for _, tc := range []struct {
 		count uint64

@@ -50,7 +50,7 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 		kinds    kinds
 		largest  int
 		more     func(inCycles int) int
-		allBut   int // in a thousand fleets
+		allBut   int // how many of a thousand fleets may exceed the bound
 		leastOf  int // how many fleets must be examined at least
 		fleets   uint64
 		meanMost float64
@@ -94,9 +94,9 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 	}
 }
 
-// A node's own questions do not count as unanswered, because no other node will answer
-// them. The test uses the smallest fleet that broke the bound. When the two own questions
-// of node a counted as unanswered, node a ran after each single change of node b.
+// A question that a node answers itself does not count as unanswered, because no other node will answer it. This
+// fleet is the smallest one that broke the bound. When the two own questions of node a counted, node a ran after each
+// single change of node b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/a", "v/b"}, hiera: []string{"a"}, compile: func(answers) catalog {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// byItself is a run that a node's agent makes while its server is away.
+// The function `byItself` returns a run that a node's agent makes while its server is away.
 func byItself(as tutti.RunID, change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := others(change...)
 	f.Local = &tutti.Local{Safety: true, Away: true, As: as}
@@ -20,14 +20,14 @@ func cutOff(phase string) func(*tutti.Foreign) {
 	return func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Phase = tutti.Interrupted, phase }
 }
 
-// unpublished is a local run that would have published values.
+// The function `unpublished` notes in a local run two values that the run could not publish.
 func unpublished(f tutti.Foreign) tutti.Foreign {
 	f.Local.Unpublished = []string{"db/x", "db/y"}
 	return f
 }
 
-// TestLocalRuns checks what a local run means for its node, according to ADR 0023. The
-// node's agent began this run.
+// TestLocalRuns checks what a local run means for its node, according to ADR 0023. A local run is a run that the
+// node's agent began by itself.
 func TestLocalRuns(t *testing.T) {
 	atHand := func(f tutti.Foreign) tutti.Foreign { f.Local = &tutti.Local{}; return f }
 	for _, tc := range []struct {

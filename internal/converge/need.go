@@ -23,7 +23,7 @@ const (
 	Apply   Need = "apply"
 )
 
-// Standing is what a node needs.
+// Standing says what a node needs, and why.
 type Standing struct {
 	Need    Need
 	Changed []tutti.Query // the questions that the node has read and whose answers have changed
@@ -35,11 +35,11 @@ type Standing struct {
 	// Facts is true if the need comes only from changed facts.
 	Facts bool
 
-	why string // if `why` is empty, Changed is the reason for the need
+	why string // if `why` is empty, the field Changed contains the reason
 }
 
 // Why explains why something is needed. Why returns an empty string if nothing is needed.
-// Why makes the text only when it is called, because nodes are judged far more often.
+// Nodes are judged very often and the text is seldom wanted, so only Why makes the text.
 func (s Standing) Why() string {
 	if s.why != "" || len(s.Changed) == 0 {
 		return s.why
@@ -63,8 +63,8 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	return s.standing(node, "", s.pushed[environment].Code, has)
 }
 
-// recorded judges a node by Tutti's runs, in the view of a job that wants this code on
-// the node. An empty job means the public view. An empty code means any code.
+// The method `recorded` judges a node by Tutti's runs, in the view of a job that wants this code on the node. An
+// empty job means the public view. An empty code means any code.
 func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
@@ -87,9 +87,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the order of nodes is found from the stopped compile's record
+		out.Changed = s.outdatedSince(passed, job) // the node's record is now that of the stopped compile
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // a compile of a running job replaced the record
+		out.Changed = s.outdatedSince(passed, "") // the node's record is now that of a running job's compile
 	}
 	if len(out.Changed) > 0 {
 		return out
@@ -117,7 +117,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
 	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
-		out.why = fmt.Sprintf("its last run was of environment %s, which its step named: when it runs by itself, it may have another one", passed.Environment)
+		out.why = fmt.Sprintf("its last run was of environment %s, set in its step: without that step it may use another environment", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
@@ -134,8 +134,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// notCompared returns a fact that the order of a run called volatile, and that the fleet file does not call volatile any
-// more. The node leaves out this fact until its next order. The function returns an empty string if there is no such fact.
+// notCompared returns a fact that was volatile in the order of a run, and is not volatile in the fleet file any more.
+// Until its next order, the node leaves this fact out of its reports. The function returns an empty string if there
+// is no such fact.
 func notCompared(passed *engine.Run, has Has) string {
 	for _, name := range passed.VolatileFacts {
 		if !slices.Contains(has.Volatile, name) {
@@ -159,7 +160,7 @@ func inGroups(groups []tutti.GroupName) string {
 	return text
 }
 
-// supersedes reports whether a run is from a later job whose code differs from this job's code.
+// The method `supersedes` reports whether a run belongs to a later job than `job`, with other code.
 func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
@@ -180,8 +181,8 @@ func factsWhy(f *engine.Facts) string {
 	return what
 }
 
-// unfinished explains why a node is not good, independent of what it has read. The
-// function returns an empty string if the node has no reason of this kind.
+// The function `unfinished` explains why a node is not good, independent of what it has read. The function returns an
+// empty string if the node has no reason of this kind.
 func unfinished(last engine.Last) string {
 	if why := ended(last); why != "" {
 		return why
@@ -189,8 +190,8 @@ func unfinished(last engine.Last) string {
 	return owed(last)
 }
 
-// owed explains which refresh a node still owes, according to the last result that it reported. The function
-// returns an empty string if the node owes no refresh.
+// The function `owed` explains which refresh a node still owes, according to the last result that the node reported.
+// The function returns an empty string if the node owes no refresh.
 func owed(last engine.Last) string {
 	var latest *engine.Run
 	for _, r := range append([]*engine.Run{last.Applied, last.Passed}, last.Partial...) {
@@ -204,8 +205,8 @@ func owed(last engine.Last) string {
 	return latest.Result.Owes()
 }
 
-// ended explains why the node is not good after its last runs. The function returns an empty string if there
-// is no such reason.
+// The function `ended` explains why the node is not good after its last runs. The function returns an empty string if
+// there is no such reason.
 func ended(last engine.Last) string {
 	a := last.Applied
 	switch {
@@ -255,8 +256,8 @@ func notGood(r *engine.Run) string {
 	return ""
 }
 
-// denied returns the first value that a run read and that its node may not read any more. The
-// function returns an empty string if the node may read all values.
+// The function `denied` returns the key of the first value that a run read, and that its node may not read any more.
+// The function returns an empty string if the node may read all values.
 func denied(passed *engine.Run, has Has) string {
 	if has.MayRead == nil {
 		return ""
@@ -269,9 +270,9 @@ func denied(passed *engine.Run, has Has) string {
 	return ""
 }
 
-// inPart names a run with tags after which the node is no longer in the state of its last full run. The function
-// returns an empty string if no run with tags has done this. If a run with tags had the full run's catalog, it
-// only repaired the node.
+// A run with tags can take a node out of the state that its last full run left. The function inPart describes the
+// first such run, or returns an empty string. If a run with tags had the full run's catalog, it only repaired the
+// node.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
 		kind := "with tags"
@@ -319,7 +320,7 @@ func (s *State) Standings(v View) func(tutti.NodeName) Standing {
 	}
 }
 
-// look judges a node again if something has happened to the node since the last call.
+// The method `look` judges a node again if something has happened to the node since the last call.
 func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {
 		if s.nodes[n] {
@@ -361,10 +362,9 @@ func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query
 	return out
 }
 
-// provable reports whether a compile shows that nothing can have changed since the last
-// run of its node. All six conditions of DESIGN 4.6 must hold. The catalog covers the
-// facts that it uses. The catalog does not cover exports, because the node does not apply
-// them.
+// The function `provable` reports whether a compile shows that nothing can have changed since the last run of its
+// node. All six conditions of DESIGN 4.6 must hold. The facts that the catalog uses are part of the comparison of
+// catalogs. Exports are compared separately, because they are not part of the catalog that the node applies.
 func provable(passed, now *engine.Run) bool {
 	if passed == nil || passed.Compiled == nil || now.Compiled == nil || !goodBasis(passed) {
 		return false
@@ -385,8 +385,8 @@ func goodBasis(r *engine.Run) bool {
 	return r.Proved || r.Passed() && r.Result != nil && r.Result.Outcome.Good()
 }
 
-// forgotten reports whether the log may lack what a run has published. A node publishes while it applies. When the node
-// later reports its result to a restored server, it does not publish again.
+// The function `forgotten` reports whether the log may lack values that a run has published. A node publishes while
+// it applies. If the server is restored after that, the node reports its result again, but does not publish again.
 func forgotten(r *engine.Run) bool { return r.Restored && r.Passed() && len(r.Values) > 0 }
 
 func whyForgotten(r *engine.Run) string {

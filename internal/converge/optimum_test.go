@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// numbers are dice that return the same numbers each time.
+// The type `numbers` is dice that return the same numbers each time.
 type numbers struct{ *rand.Rand }
 
 func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }
@@ -117,9 +117,9 @@ func runsOf(j *engine.Job) int {
 	return count
 }
 
-// In a new fleet without cycles, each node runs once. This is true only if the questions
-// into which nodes publish do not depend on what the nodes read, because no rule can know
-// such questions beforehand.
+// In a new fleet without cycles, each node runs once. In the fleets of this test, the questions into which a node
+// publishes do not depend on what the node reads. If these questions did depend on answers, no rule could know the
+// questions beforehand.
 func TestFromNothingEachRunsOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -15,8 +15,8 @@ import (
 type vertex struct {
 	node     tutti.NodeName
 	question *data.Question
-	edge     int // number of the edge or serial group, counted from 1
-	serial   int // group of the fleet file, counted from 1
+	edge     int // number of the edge in the fleet file, or place in a serial group; counted from 1
+	serial   int // number of the serial group in the fleet file, counted from 1
 }
 
 func (v vertex) isNode() bool { return v.node != "" }
@@ -56,7 +56,7 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 	return o.predecessors()
 }
 
-// data adds an edge from each node to every node whose question it answers.
+// The method `data` adds an edge from one node to another if the first node answers a question of the second.
 func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
 	produced := map[*data.Question]bool{} // whether one of the nodes produces the answer; for most questions no node does
 	for _, name := range names {
@@ -81,7 +81,7 @@ func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeNa
 	}
 }
 
-// explicit adds the order of the fleet file.
+// The method `explicit` adds the order of the fleet file.
 func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 	for i, e := range v.Order {
 		between := vertex{edge: i + 1}
@@ -147,7 +147,7 @@ func (o *order) knots() []map[vertex]bool {
 	return out
 }
 
-// drop removes those edges inside the knots for which the function `goes` returns true.
+// The method `drop` removes those edges inside the knots for which the function `goes` returns true.
 func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) bool) {
 	of := map[vertex]int{}
 	for i, knot := range knots {
@@ -161,9 +161,8 @@ func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) b
 	})
 }
 
-// first returns the node of a knot that starts, although all nodes in the knot wait for
-// each other. The method chooses a node that must wait because of the fleet file only if
-// there is no other choice.
+// All nodes of a knot wait for each other, so one of them must start. The method `first` chooses this node. If
+// possible, the method chooses a node that need not wait because of the fleet file.
 func (o *order) first(knot map[vertex]bool) vertex {
 	feeds := map[vertex][]vertex{}
 	for _, e := range o.edges {
@@ -218,7 +217,7 @@ func (o *order) predecessors() predecessors {
 	return p
 }
 
-// free reports whether a node follows no other node.
+// The method `free` reports whether a node follows no other node.
 func (p predecessors) free(node tutti.NodeName) bool {
 	for _, v := range p.between[node] {
 		for len(p.before[v]) > 0 && p.gone[p.before[v][0]] {
@@ -233,7 +232,7 @@ func (p predecessors) free(node tutti.NodeName) bool {
 	return true
 }
 
-// of returns the nodes that a node follows, sorted.
+// The method `of` returns the nodes that a node follows, sorted.
 func (p predecessors) of(node tutti.NodeName) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, v := range p.between[node] {

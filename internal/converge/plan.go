@@ -9,10 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// plan describes what would run, in which order and why, after all nodes that need
-// something have compiled. The method lists waves, and each wave waits for the waves
-// before it. The values that runs publish are not known before the runs apply. The later
-// waves therefore show only what is known now.
+// The method `plan` describes which nodes would run, in which order and why. All nodes that need something have
+// compiled before the call. The method lists waves, and each wave waits for the waves before it. The values that runs
+// publish are not known before the runs apply. The later waves therefore show only what is known now.
 func (d *decision) plan() string {
 	todo := map[tutti.NodeName]*seat{}
 	var lines, proved []string
@@ -50,7 +49,7 @@ func (d *decision) plan() string {
 			waves = append(waves, text)
 			delete(todo, n)
 		}
-		if len(free) == 0 { // the fleet file's order has no cycle, and other cycles were broken
+		if len(free) == 0 { // cannot happen: the fleet file's order has no cycle, and other cycles were broken
 			break
 		}
 	}
@@ -83,9 +82,9 @@ func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
 	return lines
 }
 
-// unmet explains why a node that has compiled would apply. The method returns an empty
-// string if the node would not apply. The compile has already replaced the node's record,
-// so the method looks at the node's last run.
+// The method `unmet` explains why a node that has compiled would apply. The method returns an empty string if the
+// node would not apply. The compile has already replaced the node's record, so the method looks at the node's last
+// run.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
 	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {

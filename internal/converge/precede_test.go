@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// went returns the nodes that passed their gates after a place in the log, in the order
+// The method `went` returns the nodes that passed their gates after a position in the log. The nodes are in the order
 // in which they passed.
 func (s *sim) went(since int) []tutti.NodeName {
 	var out []tutti.NodeName
@@ -39,8 +39,8 @@ func feeds(n string) map[tutti.NodeName]*manifest {
 }
 
 // Inside a cycle, an answer that is known after a compile does not determine the order.
-// The node whose answer exists only after it has applied goes first. All questions have
-// answers already. By name, the other node would go first.
+// The answer of one node exists only after this node has applied, so this node goes first. All questions have answers
+// already, and by name the other node would go first.
 func TestSoftEdgesAreDroppedFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, feeds("1"))
@@ -107,8 +107,8 @@ func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
 	})
 }
 
-// If a value changes while a run applies, or in the batch of its result, the comparison
-// at the run's end sees the change.
+// A value may change while a run applies, or in the same batch of events as the run's result. The comparison at the
+// run's end sees both changes.
 func TestAChangeBehindTheGateIsSeen(t *testing.T) {
 	for _, batch := range []string{"while it applies", "with its result", "right after it"} {
 		t.Run(batch, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// cancelled starts a proof of node a with the present code. The proof compiles and is
-// cancelled at its gate.
+// The method `cancelled` starts a proof of node a with the present code. The proof compiles and is cancelled at its
+// gate.
 func (s *sim) cancelled(catalog string) {
 	s.ids++
 	id := tutti.RunID("00000000-0000-0000-0003-00000000000" + string(rune('0'+s.ids%10)))

@@ -12,9 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// An answer has many readers if more than wideMin nodes read it, and if these are more
-// than 1/widePart of the fleet. If an answer has many readers, they do not all run at
-// once.
+// An answer has many readers if more than wideMin nodes and more than 1/widePart of the fleet read it. If an answer
+// has many readers, they do not all run at once.
 const (
 	widePart = 10
 	wideMin  = 20
@@ -25,19 +24,18 @@ const (
 const aloneFor = 2 * time.Minute
 
 // disabledFor is how long a node is left alone if Puppet was disabled on the node, or if
-// its run waited too long for PuppetDB. The node's own daemon would wait as long.
+// its run waited too long for PuppetDB. Puppet's daemon on the node would try again after the same time.
 const disabledFor = 30 * time.Minute
 
-// waked records since when a node has reasons to run. Reasons to run at once are in the
-// field `now`, and reasons to run later are in the field `wide`. A zero time means that the
-// node has no reason of this kind.
+// The type `waked` records when a node first had reasons to run. The field `now` is for reasons to run at once, and
+// the field `wide` is for reasons to run later. A zero time means that the node has no reason of this kind.
 type waked struct{ now, wide time.Time }
 
 // Reaction is a job to start because of a change.
 type Reaction struct {
 	Step  tutti.ConvergeStep
 	Code  tutti.Digest
-	Cause string // in words
+	Cause string // the reason for the job, as text
 }
 
 // React returns the job to start now. React returns nil if there is no reason for a job,
@@ -54,7 +52,7 @@ func (s *State) React(v View) *Reaction {
 	v = s.survey(v)
 	due := s.due(v)
 	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Code: s.pushed[v.Environment].Code}
-	if v.rollout != nil { // a job has one code
+	if v.rollout != nil { // choose the nodes of one code, because a job has only one code
 		all := slices.Clone(due)
 		if due = s.ofCode(v, due, out.Code); len(due) == 0 {
 			out.Code = v.rollout.pushed.Goes()
@@ -101,9 +99,9 @@ func (s *State) due(v View) []tutti.NodeName {
 	return out
 }
 
-// turn reports whether the safety schedule wants a run of a node now. The node's need does
-// not matter, because Tutti may not know what would repair the node. Nodes that keep
-// changing each other's data are left out, because a run would restart these changes.
+// The method `turn` reports whether the safety schedule wants a run of a node now. The node's need does not matter,
+// because Tutti may not know what would repair the node. Nodes that keep changing each other's data are left out,
+// because a run would restart these changes.
 func (s *State) turn(v View, n tutti.NodeName) bool {
 	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
 }
@@ -114,8 +112,8 @@ func (s *State) letAlone(n tutti.NodeName) bool {
 	return is
 }
 
-// isDue reports whether the time has come for a node that needs something. A failed node
-// waits for changed inputs, for a person, or for its turn.
+// isDue reports whether the time has come for a node that needs something. A failed node waits for changed inputs,
+// for a person, or for the safety schedule.
 func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 	standing, code, reacts := s.reacts(v, n, standing)
 	if !reacts {
@@ -146,9 +144,9 @@ func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
 		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
 }
 
-// soon returns the nodes that are not due yet but will be due within the window. A job does
-// not end before these nodes are due. Changes that nodes cause in each other belong in one
-// job, and the bounds of one job apply to them.
+// The method `soon` returns the nodes that are not due yet but will be due within the window. A job does not end
+// before these nodes are due. Changes that nodes cause in each other belong in one job, and the bounds of one job
+// apply to them.
 func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
@@ -232,21 +230,20 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 	return tutti.ReactNow
 }
 
-// hopeless reports whether a node has failed or waits for an answer, and nothing has
-// changed since its last run.
+// The method `hopeless` reports whether a node has failed or waits for an answer, and nothing has changed since its
+// last run.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	return s.same(n, standing, code) && !s.otherFacts(n)
 }
 
-// otherFacts reports whether a node's facts have changed since its last run, and whether
-// another run may help for this reason.
+// otherFacts reports whether another run of a node may help because the node's facts have changed since its last run.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// same reports whether a node has failed or waits for an answer, and no input except facts has
-// changed since its last run.
+// The method `same` reports whether a node has failed or waits for an answer. The method returns false if an input of
+// the node has changed since its last run. Facts do not count as inputs here.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
@@ -256,9 +253,8 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone returns the time until which a node is left alone. A node is left alone if its last
-// run was lost or interrupted, waited for PuppetDB too long, left a refresh out, or could
-// not begin.
+// The method `alone` returns the time until which a node is left alone. A node is left alone if its last run was lost
+// or interrupted, waited for PuppetDB too long, left a refresh out, or could not begin.
 func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
@@ -273,16 +269,16 @@ func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	return time.Time{}
 }
 
-// spread returns a node's own part of a time span. Each node has its own part, which is the
-// same at each call, so that many nodes act one after the other.
+// The function `spread` returns a node's delay within a time span. Each node has its own delay, so that many nodes
+// act one after the other. The delay of a node is the same at each call.
 func spread(n tutti.NodeName, over time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(n))
 	return time.Duration(float64(over) * float64(h.Sum32()) / (1 << 32))
 }
 
-// schedule notes the nodes whose last run was so long ago that they must run again, even if
-// they need nothing. The method looks at all nodes only when a node may be due.
+// The method `schedule` notes the nodes whose last run was so long ago that they must run again, even if they need
+// nothing. The method looks at all nodes only when a node may be due.
 func (s *State) schedule(v View) {
 	safety := v.Reaction.Safety
 	if safety == 0 {

@@ -17,7 +17,7 @@ func reactive() *tutti.Reaction {
 	return &tutti.Reaction{Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, AskAbove: tutti.DefaultAskAbove}
 }
 
-// since returns how many runs each node had between the counts `before` and `now`.
+// The function `since` returns how many runs each node had between the counts `before` and `now`.
 func since(before, now map[tutti.NodeName]int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for n, runs := range now {
@@ -32,7 +32,7 @@ func reads(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog { return catalog{extra: fmt.Sprint(a)} }}
 }
 
-// living returns a converged fleet that keeps itself converged.
+// The function `living` returns a converged fleet that keeps itself converged.
 func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	s := newSim(t, nodes)
 	s.reaction = reactive()
@@ -45,7 +45,7 @@ func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	return s
 }
 
-// live lets the nodes act and time pass, for the given time.
+// The method `live` lets the nodes act until the given time has passed.
 func (s *sim) live(d time.Duration) {
 	s.t.Helper()
 	for end := s.now.Add(d); s.now.Before(end); {
@@ -61,7 +61,7 @@ func (s *sim) live(d time.Duration) {
 	s.settle()
 }
 
-// set acts as an operator who sets a value.
+// The method `set` acts as an operator who sets a value.
 func (s *sim) set(key, value string) {
 	s.write(key, value)
 	s.settle()
@@ -79,7 +79,7 @@ func (s *sim) remove(n tutti.NodeName) {
 	s.settle()
 }
 
-// runs returns how often each node has passed its gate.
+// The method `runs` returns how often each node has passed its gate.
 func (s *sim) runs() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, id := range s.engine.Order {
@@ -139,7 +139,7 @@ func TestAChangeDuringARunIsNotLost(t *testing.T) {
 		}
 		s.live(100 * time.Millisecond)
 	}
-	s.set("x", "2") // after its gate
+	s.set("x", "2") // the run has passed its gate
 	s.live(time.Minute)
 	if got := since(before, s.runs()); got["a"] != 2 {
 		t.Errorf("%v, want two runs: what the first one read had changed when it ended\n%s", got, s.tail())
@@ -240,8 +240,8 @@ func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
 	}
 }
 
-// quarrel is two nodes. Whenever one of the two nodes has published a value, the other
-// node publishes a new one.
+// The function `quarrel` returns two nodes. Whenever one of the two nodes has published a value, the other node
+// publishes a new one.
 func quarrel() map[tutti.NodeName]*manifest {
 	negate := func(mine, other string) *manifest {
 		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {

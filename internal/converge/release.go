@@ -10,15 +10,15 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// rollout describes how the nodes of an environment react while the last pushed code is held.
+// The type `rollout` describes how the nodes of an environment react while the last pushed code is held.
 type rollout struct {
 	pushed   tutti.CodePushed
 	ahead    map[tutti.NodeName]bool // nodes that have run with this code, or are running with it
 	canaries map[tutti.NodeName]bool // nodes that may run with this code, including the nodes in `ahead`
-	could    int                     // how many nodes could run with Tutti's code
+	could    int                     // number of nodes with program `apply`, which could run with the pushed code
 }
 
-// rollout returns nil if no code is held. The method looks at all nodes.
+// The method `rollout` returns nil if no code is held. The method looks at all nodes.
 func (s *State) rollout(v View) *rollout {
 	pushed := s.pushed[v.Environment]
 	if !pushed.Held {
@@ -56,7 +56,7 @@ func (s *State) rollout(v View) *rollout {
 	return out
 }
 
-// lot returns a node's place in the random order of canaries for some code.
+// The function `lot` returns a node's place in the random order of canaries for some code.
 func lot(n tutti.NodeName, code tutti.Digest) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(string(code) + string(n)))
@@ -90,7 +90,7 @@ func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutt
 	})
 }
 
-// reacts judges a node with the code that the node uses when it runs by itself.
+// The method `reacts` judges a node with the code that the node uses when it runs by itself.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
 	code, known := s.codeOf(v, v.rollout, n)
 	if known && code != s.pushed[v.Environment].Code {
@@ -107,7 +107,7 @@ func (r *rollout) heldBack() string {
 	return fmt.Sprintf("the code that was pushed waits until %s with this code: the node runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
 }
 
-// canaries returns a number of nodes with a verb.
+// canaries returns a number of nodes with a verb, for example "2 nodes are good".
 func canaries(n int, one, many string) string {
 	if n == 1 {
 		return "1 node " + one
@@ -115,8 +115,8 @@ func canaries(n int, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", n, many)
 }
 
-// release returns the event that ends a hold whose canaries are good. The result is nil if the
-// canaries are not good or if no code is held.
+// The method `release` returns the event that ends a hold whose canaries are good. The result is nil if the canaries
+// are not good or if no code is held.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil

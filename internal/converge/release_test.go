@@ -11,7 +11,7 @@ import (
 )
 
 // holdBack pushes code that waits for its release. With canary 0, the code waits for a
-// person. Otherwise it waits for this number of canaries.
+// person. With another number, the code waits for this number of canaries.
 func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manifest) {
 	before := s.pushed
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
@@ -23,13 +23,13 @@ func (s *sim) holdBack(code string, canary int, nodes map[tutti.NodeName]*manife
 	s.append(&s.pushed)
 }
 
-// release acts as a person who releases the code.
+// The method `release` acts as a person who releases the code.
 func (s *sim) release() {
 	s.pushed.Held = false
 	s.append(&tutti.CodeReleased{Environment: "production", Code: s.code})
 }
 
-// ran returns the nodes that have run with the last pushed code.
+// The method `ran` returns the nodes that have run with the last pushed code.
 func (s *sim) ran() []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range s.names() {

@@ -18,7 +18,7 @@ type seat struct {
 	run      *engine.Run   // the present run
 	runs     []*engine.Run // the runs of the step
 	why      string        // the reason; if empty, the reason is in standing
-	retryAt  time.Time     // of phase resting
+	retryAt  time.Time     // in phase resting: when the node is tried again
 	byFacts  bool          // the run failed, and since then only the facts of the node have changed
 	cycle    []link        // only in phase diverging: the nodes that react to each other
 	known    bool          // the order can rely on the known reads and exports of the node
@@ -31,24 +31,24 @@ type phase string
 
 const (
 	good      phase = "good"
-	ready     phase = "ready"     // it may be started
+	ready     phase = "ready"     // the node's run may begin
 	compiling phase = "compiling" // the node's run was wanted but has not reached its gate
-	held      phase = "held"      // at its gate
+	held      phase = "held"      // the node's run waits at its gate
 	applying  phase = "applying"  // the node's run has passed its gate, or another job has the node
 	resting   phase = "resting"   // the node failed and will be tried again
 	failed    phase = "failed"
 	waiting   phase = "waiting" // the node waits for an answer that is missing
 	diverging phase = "diverging"
-	absent    phase = "absent" // not connected
+	absent    phase = "absent" // the node is not connected
 	paused    phase = "paused"
-	barred    phase = "barred"   // the node's serial group stops at another node
+	barred    phase = "barred"   // the node does not run, because its serial group stops at another node
 	deferred  phase = "deferred" // the node runs in a later reaction
-	soon      phase = "soon"     // changes are collected for another moment
+	soon      phase = "soon"     // the node will be due soon, and the server still collects changes
 	telling   phase = "telling"  // the node is good, but has not reported its facts after its run yet
 	restless  phase = "restless" // the node's facts keep changing, without any effect
 )
 
-// reason explains why a node is in its phase.
+// The method `reason` explains why a node is in its phase.
 func (st *seat) reason() string { return cmp.Or(st.why, st.standing.Why()) }
 
 // toDo reports whether a node runs or can start.
@@ -137,17 +137,17 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// in returns the Puppet, program, environment and grants with which a node would run in a
-// job. A job keeps the code and environment that it had when it began.
+// The method `in` returns the Puppet, program, environment and grants with which a node would run in a job. A job
+// keeps the code and environment that it had when it began.
 func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 	has := v.Has(n)
 	has.Environment = j.Env
 	return has
 }
 
-// affected adds the nodes that are good in the public view, but will not be good after other
-// nodes of the job publish their results. If the method finds these nodes early, each node
-// that reads their later values needs one run less.
+// Some nodes are good in the public view, but will not be good after other nodes of the job publish their results.
+// The method `affected` adds these nodes. Other nodes may read the values of the added nodes. Because the added nodes
+// are found early, each of these readers needs one run less.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	affected := s.data.AffectedBy(j.ID)
 	if st.Converge.Reaction {
@@ -181,11 +181,11 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 	return out
 }
 
-// sit finds the phase of a node.
+// The method `sit` finds the phase of a node.
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
 	has := v.in(j, seat.node)
 	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
-	// If a node runs with Puppet's agent, nothing more is known after its compile. Only a
+	// If a node runs with Puppet's agent, a compile tells nothing new about the node's reads and exports. Only a
 	// Puppet Server with the module reports what the compile read.
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
@@ -215,7 +215,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
 		seat.phase = good // good enough for a job that changes nothing
 	case j.Mode == tutti.ModeCompile && v.Has(seat.node).Program == tutti.ProgramAgent:
-		seat.phase = good // a compile would store the catalog on its Puppet Server
+		seat.phase = good // do not compile, because a Puppet Server would store the catalog
 	case seat.standing.Need == Nothing && s.tells(v, seat, last):
 		seat.phase = telling
 	case seat.standing.Need == Nothing:
@@ -252,12 +252,12 @@ func (s *State) tooOften(v View, seat *seat) bool {
 	return true
 }
 
-// shows reports whether a run has shown that its node's state is as the code describes. A run
-// shows this if it has applied the code, or if it has proved that nothing changes.
+// The function `shows` reports whether the node's state is as the code describes after a run. This is true if the run
+// has applied the code, or has proved that nothing changes.
 func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
-// tells reports whether a node must still report its facts after its last run in the step. A node
-// need not do this if it is away, or if its agent does not report facts.
+// The method `tells` reports whether a node must still report its facts after its last run in the step. A node need
+// not do this if it is away, or if its agent does not report facts.
 func (s *State) tells(v View, seat *seat, last *engine.Run) bool {
 	return last != nil && s.engine.Facts(seat.node).ToTell(last) && v.Has(seat.node).TellsFacts && v.connected(seat.node) &&
 		v.Now.Sub(later(v.from(last.EndedAt), v.Since)) < factsFor
@@ -295,7 +295,7 @@ func (s *State) recordedBefore(seat *seat) bool {
 	return basis != nil && basis.Asked != nil
 }
 
-// begin finds the phase of a node that has not run in this step. A node that failed before is tried
+// The method `begin` finds the phase of a node that has not run in this step. A node that failed before is tried
 // again if a person started the job, if something has changed, or if the safety schedule wants it.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
@@ -311,8 +311,8 @@ func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	}
 }
 
-// urgent reports whether a node's reasons let it run at once in a step. If a person
-// started the job, every reason does.
+// The method `urgent` reports whether a node's reasons let it run at once in a step. If a person started the job,
+// every reason does.
 func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	if !st.Converge.Reaction || v.Reaction == nil {
 		return true
@@ -321,7 +321,7 @@ func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	return now
 }
 
-// again finds the phase of a node that has run in this step but is not good.
+// The method `again` finds the phase of a node that has run in this step but is not good.
 func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.NodeName]uint64) {
 	tries, same, stops := count(seat.runs)
 	changed := len(seat.standing.Changed) > 0
@@ -368,9 +368,9 @@ func owesAfterGood(r *engine.Run) bool {
 	return r.Outcome().Good() && r.Result != nil && !r.Result.Stopped && len(r.Result.Owed) > 0
 }
 
-// final reports whether a run failed because of its code, its answers or its grants. With
-// the same inputs, the run would fail again. If a Puppet Server returned the error, the
-// result is false, because the error may come from the server's machine.
+// The function `final` reports whether a run failed because of its code, its answers or its grants. With the same
+// inputs, the run would fail again. If a Puppet Server returned the error, the result is false, because the error may
+// come from the server's machine.
 func final(r *engine.Run) bool {
 	if r.Outcome() != tutti.Failed {
 		return false
@@ -385,9 +385,8 @@ func final(r *engine.Run) bool {
 	return false
 }
 
-// count returns how often a node was tried, how many of the latest tries had the same inputs,
-// and how often its compile was stopped. The function leaves out runs for which PuppetDB was
-// too late.
+// The function `count` returns how often a node was tried, how many of the latest tries had the same inputs, and how
+// often its compile was stopped. The function leaves out runs for which PuppetDB was too late.
 func count(runs []*engine.Run) (tries, same, stops int) {
 	for _, r := range runs {
 		switch {

@@ -11,22 +11,20 @@ import (
 )
 
 // Serial is a serial group of the fleet file. Only one node of the group runs at a time, and this node must
-// be good before the next one runs. The nodes are in the order of the file. If nodes read from each other,
-// that order takes precedence over the file's order.
+// be good before the next one runs. The nodes are in the order of the file. If nodes read from each other, the order
+// of the reads takes precedence over the file's order.
 type Serial struct {
 	Group tutti.GroupName
 	Nodes []tutti.NodeName
 }
 
-// turns are the serial groups for one look at a step. In the zero value, no group is
-// serial.
+// The type `turns` contains the serial groups for one decision about a step. In the zero value, no group is serial.
 type turns struct {
 	groups []Serial
 	busy   func(tutti.NodeName) bool // whether a run applies on a node, whoever began the run
 }
 
-// turns returns the serial groups for a step. A job that changes nothing ignores serial
-// groups.
+// The method `turns` returns the serial groups for a step. A job that changes nothing ignores serial groups.
 func (d *decision) turns() turns {
 	if d.job.Mode != tutti.ModeApply {
 		return turns{}
@@ -34,8 +32,8 @@ func (d *decision) turns() turns {
 	return turns{d.view.Serial, d.state.busy}
 }
 
-// places numbers the nodes of the groups. A node in several groups gets its place from the
-// first of these groups.
+// The method `places` gives each node of the groups a number. A node in several groups gets its place from the first
+// of these groups.
 func (t turns) places() map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, group := range t.groups {
@@ -48,8 +46,8 @@ func (t turns) places() map[tutti.NodeName]int {
 	return out
 }
 
-// busy reports whether a run is applying on a node, or will apply without a converge step. The method
-// also returns true if an exclusive job holds the node.
+// The method `busy` reports whether a run is applying on a node, or will apply for a step of another kind than
+// converge. The method also returns true if an exclusive job holds the node.
 func (s *State) busy(n tutti.NodeName) bool {
 	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
 		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))
@@ -92,7 +90,7 @@ func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
 	return queue, busy
 }
 
-// after adds edges that make one node, `then`, follow all nodes in `first`.
+// The method `after` adds edges, so that the node `then` follows all nodes in `first`.
 func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeName) {
 	for _, n := range first {
 		o.edges = append(o.edges, edge{from: vertex{node: n}, to: between})
@@ -102,8 +100,8 @@ func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeNam
 	}
 }
 
-// againFirst considers a node that broke in this step. The method drops the edges that make this node follow
-// other nodes of its group, because the other nodes do not run until this node is good.
+// If a node broke in this step, the other nodes of its group do not run until this node is good. Therefore againFirst
+// drops the edges that make this node follow other nodes of its group.
 func (o *order) againFirst(queue []tutti.NodeName) {
 	again := map[vertex]bool{}
 	others := map[vertex]bool{}
@@ -130,7 +128,7 @@ func (o *order) againFirst(queue []tutti.NodeName) {
 	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool { return again[e.to] && reached[e.from] })
 }
 
-// ranked puts the nodes that broke in the step before all other nodes.
+// The method `ranked` puts the nodes that broke in the step before all other nodes.
 func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	rank := func(n tutti.NodeName) int {
 		if o.seats[n].broken() {
@@ -142,7 +140,7 @@ func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
 	return queue
 }
 
-// sorted returns the nodes in an order that respects all edges outside cycles. Where no edge decides,
+// The method `sorted` returns the nodes in an order that respects all edges outside cycles. Where no edge decides,
 // the nodes stay in the order in which they came.
 func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	if len(queue) < 2 {
@@ -164,8 +162,9 @@ func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
 	return inOrder(queue, at, o.edges, len(components))
 }
 
-// broken reports whether a node broke in the step and was not good after that. Runs that were stopped at their gate
-// or are still going on are ignored. A good result makes the node good, even if the run had already been given up.
+// The method `broken` reports whether a node broke in the step and was not good after that. Runs that were stopped at
+// their gate or are still going on are ignored. A good result makes the node good, even if the run had already been
+// given up.
 func (st *seat) broken() bool {
 	for _, r := range slices.Backward(st.runs) {
 		switch {
@@ -179,10 +178,12 @@ func (st *seat) broken() bool {
 	return false
 }
 
-// inOrder returns the components in an order that respects their edges. Components without a node of the queue come as
-// early as possible. All other components come in the order of the queue.
+// inOrder returns the nodes of the queue. Their order respects the edges between components. Components without a
+// node of the queue come as early as possible. All other components come in the order of the queue.
 func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components int) []tutti.NodeName {
-	place := make([]int, components) // the place of its first node in the queue, counted from 1; 0: none of its nodes is in the queue
+	// For each component, `place` has the place of its first node in the queue, counted from 1. If none of its nodes is
+	// in the queue, the place is 0.
+	place := make([]int, components)
 	nodes := make([][]tutti.NodeName, components)
 	for i, n := range queue {
 		c := at[vertex{node: n}]
@@ -227,15 +228,15 @@ func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components
 	return out
 }
 
-// halt explains why a node does not run although it is not good. Its serial groups stop at
-// this node.
+// The type `halt` explains why a node does not run although it is not good. The serial groups of the node stop at the
+// node.
 type halt struct {
 	phase phase
 	why   string
 }
 
-// halts are the nodes of serial groups that do not run by themselves although they are not good. The
-// halts are judged without a job.
+// The type `halts` contains the nodes of serial groups that do not run by themselves although they are not good. The
+// nodes are judged in the public view, without a job.
 type halts struct {
 	of     map[tutti.NodeName]halt
 	queues []Serial // see State.queues
@@ -258,7 +259,7 @@ func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
 	return v.halts.of
 }
 
-// halt adds a node to the map `out` if the node is one of the halts.
+// The method `halt` adds a node to the map `out` if the node is one of the halts.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {
@@ -283,7 +284,7 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	}
 }
 
-// haltsFor explains which node stops another node, n, that would run by itself. The stopping node has an
+// Node n would run by itself. The method haltsFor explains which other node stops node n. The other node has an
 // earlier turn in a serial group of n. The method returns an empty string if nothing stops the node.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
 	in := func(g Serial) bool { return slices.Contains(g.Nodes, n) }
@@ -334,9 +335,9 @@ func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
 }
 
-// stop finds the nodes that may not run in a job because of their serial groups. Such a node waits for a
-// node with an earlier turn, which is not good and does not run either. If a node was tried and broke in
-// the step, all other nodes of its groups come after it.
+// The method `stop` finds the nodes that may not run in a job because of their serial groups. Such a node waits for
+// another node of its group. The other node has an earlier turn, is not good, and does not run either. If a node was
+// tried and broke in the step, all other nodes of its groups come after it.
 func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 	at := func(n tutti.NodeName) (halt, bool) {
 		if seat := seats[n]; seat != nil {
@@ -408,7 +409,7 @@ func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *or
 	return o
 }
 
-// halts reports whether a node of the step no longer runs although it is not good.
+// The method `halts` reports whether a node of the step no longer runs although it is not good.
 func (st *seat) halts() (halt, bool) {
 	switch st.phase {
 	case failed:

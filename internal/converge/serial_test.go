@@ -14,13 +14,13 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// one returns one serial group.
+// The function `one` returns one serial group.
 func one(name string, nodes ...tutti.NodeName) []converge.Serial {
 	return []converge.Serial{{Group: tutti.GroupName(name), Nodes: nodes}}
 }
 
-// plain returns nodes that read and publish nothing. The nodes in the map `fails` break
-// when they apply.
+// The function `plain` returns nodes that read and publish nothing. The nodes in the map `fails` break when they
+// apply.
 func plain(fails map[tutti.NodeName]tutti.Reason, names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {
@@ -257,8 +257,8 @@ func TestAGoodNodeStopsNobody(t *testing.T) {
 	}
 }
 
-// A node that an earlier job left broken stops a job that does not try it. A reaction does not begin either. When the
-// node is repaired, the other nodes run by themselves.
+// An earlier job has left node a broken. A later job that does not try node a stops at this node. A reaction does not
+// begin either. When node a is repaired, the other nodes run by themselves.
 func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	broken := true
 	s := newSim(t, map[tutti.NodeName]*manifest{
@@ -296,7 +296,7 @@ func TestABrokenNodeStopsOtherJobs(t *testing.T) {
 	s.watchTurns()
 }
 
-// idle lets nodes act and time pass.
+// The method `idle` lets nodes act and time pass.
 func (s *sim) idle(d time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end); {
 		s.step(first)

@@ -35,10 +35,10 @@ type sim struct {
 	cuts     []int // lengths of the log at which the log may end
 
 	code      tutti.Digest
-	pushed    tutti.CodePushed                              // of it
-	nodes     map[tutti.NodeName]*manifest                  // of the current code
+	pushed    tutti.CodePushed                              // the push of `code`
+	nodes     map[tutti.NodeName]*manifest                  // the nodes in the current code
 	manifests map[tutti.Digest]map[tutti.NodeName]*manifest // by code
-	memory    map[tutti.RunID]*process                      // of the nodes
+	memory    map[tutti.RunID]*process                      // what the nodes remember of their runs
 	late      []func()                                      // messages that will arrive (again) later
 
 	order    []converge.Order
@@ -47,7 +47,7 @@ type sim struct {
 	mute     bool          // no report arrives
 	delay    time.Duration // how long after a run the report arrives
 	changes  int           // resources that a run changes
-	clock    tutti.Clock   // for our runs
+	clock    tutti.Clock   // the agent's clock in the results of our runs
 	facts    map[tutti.NodeName]string
 	afterEnd func(tutti.NodeName) // called when a run of the node has ended
 	owes     func(*tutti.Result)  // adds to each good result the refreshes that the run has left out
@@ -60,7 +60,7 @@ type sim struct {
 	compiles int
 	inFlight int
 	reaction *tutti.Reaction
-	onWanted func(*tutti.RunWanted)     // called with each event before it is folded
+	onWanted func(*tutti.RunWanted)     // called with each run.wanted event before the event is folded
 	compiled func(*tutti.CatalogReport) // changes the message of a compile at its gate
 	behind   func(tutti.NodeName) bool  // whether PuppetDB lacks what a compile of the node collects
 	dies     func() bool                // whether the server dies now, in the middle of its decision
@@ -85,7 +85,7 @@ func emptySim(t tester) *sim {
 	return s
 }
 
-// fold simulates a start of the server, which folds the whole log.
+// The method `fold` simulates a start of the server, which folds the whole log.
 func (s *sim) fold() {
 	s.engine, s.data = engine.NewState(), data.NewState()
 	s.converge = converge.New(s.engine, s.data)
@@ -101,8 +101,8 @@ func (s *sim) apply(e tutti.Event) {
 	s.converge.Apply(e)
 }
 
-// from returns a server whose log contains only the first events of another server's log.
-// The nodes of the returned server remember what they did.
+// The method `from` returns a server whose log contains only the first events of another server's log. The nodes of
+// the returned server remember what they did.
 func (s *sim) from(end int) *sim {
 	out := *s
 	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil
@@ -119,7 +119,7 @@ func (s *sim) from(end int) *sim {
 
 func (s *sim) names() []tutti.NodeName { return sortedKeys(s.nodes) }
 
-// push pushes code with these manifests.
+// The method `push` pushes code with these manifests.
 func (s *sim) push(code string, nodes map[tutti.NodeName]*manifest) {
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
 	s.manifests[s.code] = nodes
@@ -136,7 +136,7 @@ func (s *sim) append(b tutti.Body) {
 	s.apply(e)
 }
 
-// cut records that the log may end here.
+// The method `cut` records that the log may end here.
 func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
 
 func (s *sim) view() converge.View {
@@ -162,7 +162,7 @@ func (s *sim) view() converge.View {
 	}
 }
 
-// begin starts a converge job.
+// The method `begin` starts a converge job.
 func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 	id := s.startJob(mode, spec)
 	s.settle()
@@ -235,8 +235,7 @@ func (s *sim) exports(r *engine.Run, exports []tutti.Export, overlay bool) {
 	s.append(&tutti.ExportsSet{Node: r.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Count: len(exports), Exports: exports})
 }
 
-// run lets the nodes act, in the order that the function `pick` chooses, until the job
-// has its verdict.
+// The method `run` lets the nodes act, in the order that the function `pick` chooses, until the job has its verdict.
 func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	for range 5000 {
@@ -250,7 +249,7 @@ func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
 	return nil
 }
 
-// step lets one node act. If no node can act, time passes.
+// The method `step` lets one node act. If no node can act, time passes.
 func (s *sim) step(pick func(n int) int) {
 	actions := s.actions()
 	if len(actions) == 0 {
@@ -261,14 +260,14 @@ func (s *sim) step(pick func(n int) int) {
 	actions[pick(len(actions))]()
 }
 
-// all begins a converge job and runs it to its end.
+// The method `all` begins a converge job and runs it to its end.
 func (s *sim) all(pick func(n int) int) *engine.Job {
 	s.t.Helper()
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
 }
 
-// done returns how often each node ran and compiled in a job. The function leaves out
-// nodes that did neither.
+// The function `done` returns how often each node ran and compiled in a job. The function leaves out nodes that did
+// neither.
 func done(j *engine.Job) map[tutti.NodeName]string {
 	out := map[tutti.NodeName]string{}
 	for _, n := range j.Steps[0].Nodes {
@@ -288,7 +287,7 @@ func done(j *engine.Job) map[tutti.NodeName]string {
 	return out
 }
 
-// write acts as an operator who sets a value.
+// The method `write` acts as an operator who sets a value.
 func (s *sim) write(key, value string) {
 	raw := fmt.Appendf(nil, "%q", value)
 	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does
@@ -342,8 +341,7 @@ func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Key
 
 func first(int) int { return 0 }
 
-// Rapid shrinks fleets slowly, and the log of a fleet that is not minimal is readable,
-// too.
+// Rapid shrinks fleets slowly. A log is readable even if its fleet is not minimal.
 func init() {
 	if err := flag.Set("rapid.shrinktime", "2s"); err != nil {
 		panic(err)

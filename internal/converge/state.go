@@ -25,8 +25,8 @@ type State struct {
 	dirty   map[tutti.NodeName]bool     // nodes that have to be judged again
 	needy   map[tutti.NodeName]Standing // nodes that need something, except those in `dirty`
 
-	// withdrawn is the sequence at which values of a node were last withdrawn because no grant covers them
-	// any more.
+	// The field `withdrawn` contains, by node, the sequence at which values of the node were last withdrawn because
+	// no grant covers them any more.
 	withdrawn map[tutti.NodeName]uint64
 
 	// The following fields are for reactions (react.go). The nodes in `diverged` are left
@@ -38,7 +38,7 @@ type State struct {
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
 	reacted    time.Time // when the server last began a job by itself
-	fleetSeq   uint64    // of the fleet file
+	fleetSeq   uint64    // sequence of the last fleet file
 	fleetBy    string
 	pushedBy   map[string]string // who pushed the code of each environment, and what released it
 }
@@ -131,8 +131,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// newCode judges all nodes again. If nodes react to the code, newCode also ends the time for
-// which nodes are left alone.
+// newCode judges all nodes again. If nodes react to the code, nodes that were left alone may run again.
 func (s *State) newCode(react bool) {
 	if react {
 		clear(s.diverged)
@@ -149,9 +148,8 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 	}
 }
 
-// follow updates a node's record according to its run. In a converge step, the record
-// changes when the run has compiled. In other steps, it changes when the run passes its
-// gate.
+// The method `follow` updates a node's record according to its run. In a converge step, the record changes when the
+// run has compiled. In other steps, the record changes when the run passes its gate.
 func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
 	switch b := e.Body.(type) {
@@ -173,8 +171,8 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		// If a Puppet Server sent this message about a compile, the message does not count
-		// before the run's gate or its end.
+		// If a Puppet Server sent this message about a compile, ignore the message here. It counts at the run's gate
+		// or at the run's end.
 		if b.Served == nil && (job != "" || r.Full()) {
 			s.remember(r, job)
 		}
@@ -185,12 +183,12 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 	}
 }
 
-// reaction reports whether a plan belongs to a job that the server began by itself.
+// The function `reaction` reports whether a plan belongs to a job that the server began by itself.
 func reaction(p tutti.Plan) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
-// remember stores the questions and the declared values of a run as the record of its node.
+// The method `remember` stores the questions and the declared values of a run as the record of its node.
 func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	if r.Asked == nil {
 		return
@@ -201,8 +199,8 @@ func (s *State) remember(r *engine.Run, job tutti.JobID) {
 	}
 }
 
-// leave resets the record of each node of a job. After that, the record no longer contains
-// what the node read in the job's overlay.
+// The method `leave` resets the record of each node of a job that has ended. After that, the record no longer
+// contains what the node read in the job's overlay.
 func (s *State) leave(j *engine.Job) {
 	if j == nil {
 		return
@@ -220,7 +218,7 @@ func (s *State) leave(j *engine.Job) {
 	}
 }
 
-// restore replaces a node's record with the record of the run that determines the node's standing.
+// The method `restore` replaces a node's record with the record of the run that determines the node's standing.
 func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
@@ -243,8 +241,8 @@ func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	return last.Passed
 }
 
-// overlay returns the job whose overlay a run reads and writes. Only a run of a converge
-// step in an unfinished job has an overlay. For other runs the method returns an empty id.
+// The method `overlay` returns the job whose overlay a run reads and writes. Only a run of a converge step in an
+// unfinished job has an overlay. For other runs the method returns an empty id.
 func (s *State) overlay(r *engine.Run) tutti.JobID {
 	if s.engine.Converges(r) && !s.engine.Jobs[r.Job].Ended() {
 		return r.Job

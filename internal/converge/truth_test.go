@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// seedDice are dice that a seed determines. A million fleets need no shrinking.
+// seedDice are dice that a seed determines. The dice of rapid are not used, because TestTruth never shrinks a fleet.
 type seedDice struct{ *rand.Rand }
 
 func (d seedDice) roll(n int, _ string) int {
@@ -54,7 +54,7 @@ func TestTruth(t *testing.T) {
 			t.Run(strconv.Itoa(hand), func(t *testing.T) {
 				t.Parallel()
 				for i := hand; i < fleets; i += hands {
-					// If there are many fleets, only some fleets can live long.
+					// If there are many fleets, only every 25th fleet lives long, to save time.
 					checks.Add(int64(lives(t, uint64(seed+i), fleets <= truthFleets || i%25 == 0)))
 				}
 			})
@@ -106,11 +106,11 @@ func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 		}
 		acts[0]()
 	}
-	act() // it claims
+	act() // the node claims its run
 	s.settle()
 	s.write("x", "2")
-	act() // it compiles
-	act() // it comes to its gate
+	act() // the node compiles
+	act() // the node's run comes to its gate
 	s.write("x", "3")
 	s.settle()
 	s.write("x", "2")
@@ -128,15 +128,15 @@ type life struct {
 	*sim
 	d       seedDice
 	applied map[tutti.NodeName]string      // the last catalog that the machine has certainly applied completely
-	earlier map[tutti.NodeName][]string    // earlier ones
-	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and whose result the node has
+	earlier map[tutti.NodeName][]string    // the catalogs before that one
+	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and has its result
 	untold  map[tutti.NodeName]func()      // reports a run that the agent made by itself; the server does not know the run yet
 	twice   map[tutti.NodeName]bool        // whether a copy of the machine exists, too
 	checks  int
 }
 
-// lives simulates the life of one fleet. A long life has four to seven jobs, a short one has one or two. The
-// function returns how often it checked a node that counted as good.
+// The function `lives` simulates the life of one fleet. A long life has four to seven jobs, a short one has one or
+// two. The function returns how often it checked a node that counted as good.
 func lives(t *testing.T, seed uint64, long bool) (checks int) {
 	d := seedDice{rand.New(rand.NewPCG(seed, 3))}
 	nodes := acyclic(d, kinds{nodes: 6})
@@ -214,7 +214,7 @@ func onDisk(c catalog) string {
 	return fmt.Sprint(c)
 }
 
-// ended is called when a node's run has its result.
+// The method `ended` is called when a node's run has its result.
 func (l *life) ended(n tutti.NodeName) {
 	r := l.engine.Last(n).Applied
 	if r == nil || !r.Passed() || r.Result == nil || r.Proved || l.full[n] != nil && l.full[n].Run == r.Run {
@@ -227,7 +227,7 @@ func (l *life) ended(n tutti.NodeName) {
 	}
 }
 
-// has stores what state a machine is in now. If `disk` is empty, nobody knows the state.
+// The method `has` stores the state in which a machine is now. If `disk` is empty, nobody knows the state.
 func (l *life) has(n tutti.NodeName, disk string) {
 	if was, known := l.applied[n]; known {
 		l.earlier[n] = append(l.earlier[n], was)
@@ -238,7 +238,7 @@ func (l *life) has(n tutti.NodeName, disk string) {
 	}
 }
 
-// look compares the judgement of the nodes with their real state.
+// The method `look` compares the judgement of the nodes with their real state.
 func (l *life) look(t *testing.T, seed uint64, did string) {
 	s := l.sim
 	needy := s.converge.Needy(converge.View{Has: s.view().Has})
@@ -280,8 +280,8 @@ func (s *sim) factThen(n tutti.NodeName) string {
 	return ""
 }
 
-// change simulates a random change by a person, or a random event on a machine. It
-// returns a description.
+// The method `change` simulates a random change by a person, or a random event on a machine. It returns a
+// description.
 func (l *life) change() string {
 	s, d := l.sim, l.d
 	all := s.names()
@@ -346,7 +346,7 @@ func (l *life) change() string {
 	return "nothing"
 }
 
-// blank makes a machine empty.
+// The method `blank` makes a machine empty.
 func (l *life) blank(n tutti.NodeName) {
 	l.has(n, "")
 	delete(l.earlier, n)
@@ -368,7 +368,7 @@ func (l *life) setBack(n tutti.NodeName) string {
 	return "a set back of " + string(n)
 }
 
-// interrupt simulates the interruption of a run. Either the run's process dies, or the server hears
+// The method `interrupt` simulates the interruption of a run. Either the run's process dies, or the server hears
 // nothing more from the machine, and the run goes on there.
 func (l *life) interrupt(n tutti.NodeName) string {
 	r := l.engine.Runs[l.engine.Active[n]]
@@ -385,7 +385,7 @@ func (l *life) interrupt(n tutti.NodeName) string {
 		if l.d.IntN(2) == 0 {
 			return "the loss of a run on " + string(n)
 		}
-		// the result comes late
+		// the run was given up, and its result comes after that
 	}
 	l.finish(tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone", Stopped: false})
 	if applies {
@@ -394,8 +394,8 @@ func (l *life) interrupt(n tutti.NodeName) string {
 	return "the end of a process on " + string(n)
 }
 
-// alone simulates a run that a node's agent makes by itself. The run uses the code of the node's last full
-// run and the last known answers. The server hears of this run at once, or later.
+// The method `alone` simulates a run that a node's agent makes by itself. The run uses the code of the node's last
+// full run and the last known answers. The server hears of this run at once, or later.
 func (l *life) alone(n tutti.NodeName) string {
 	s, r := l.sim, l.full[n]
 	if r == nil || s.engine.Active[n] != "" || l.untold[n] != nil {
@@ -482,7 +482,7 @@ func (s *sim) publishedBy(n tutti.NodeName) map[string]string {
 	return out
 }
 
-// exported returns the titles that a node exports now, by type.
+// The method `exported` returns the titles that a node exports now, by type.
 func (s *sim) exported(n tutti.NodeName) map[string][]string {
 	out := map[string][]string{}
 	for _, e := range s.data.Exports(n) {

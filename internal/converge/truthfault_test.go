@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// clone simulates a copy of a machine that runs at the same time as the machine. The server accepts nothing from either
-// machine until somebody decides which one is the node.
+// The method `clone` simulates a copy of a machine that runs at the same time as the machine. The server accepts
+// nothing from either machine until somebody decides which one is the node.
 func (l *life) clone(n tutti.NodeName) string {
 	if l.engine.Active[n] != "" || l.untold[n] != nil {
 		return "nothing"
@@ -20,8 +20,9 @@ func (l *life) clone(n tutti.NodeName) string {
 	return "a copy of " + string(n)
 }
 
-// keep simulates the decision which machine is the node. If the copy becomes the node, the server hears that the node
-// is another machine. The state of the copy is unknown, or an earlier state of the node.
+// The method `keep` simulates a person's decision about which of the two machines is the node. If the copy becomes
+// the node, the server hears that the node is another machine. The state of the copy is unknown, or an earlier state
+// of the node.
 func (l *life) keep(n tutti.NodeName) string {
 	delete(l.twice, n)
 	delete(l.gone, n)
@@ -40,8 +41,8 @@ func (l *life) keep(n tutti.NodeName) string {
 	return "the end of " + string(n) + ", whose copy is the node"
 }
 
-// restore resets the server to a backup. The machines keep their state, and report again what they have reported since
-// the backup.
+// The method `restore` resets the server to a backup. The machines keep their state, and report again what they have
+// reported since the backup.
 func (l *life) restore() string {
 	s := l.sim
 	joined := slices.IndexFunc(s.log, func(e tutti.Event) bool { _, is := e.Body.(*tutti.CodePushed); return is }) + 1
@@ -98,7 +99,7 @@ func (l *life) tellAgain(since []tutti.Event) {
 			back[b.Node] = true
 		case *tutti.RunForeign:
 			again := *b
-			again.Whole, again.Ago = false, 0 // only news is whole
+			again.Whole, again.Ago = false, 0 // a report that is repeated is never a whole run
 			foreign = append(foreign, &again)
 		}
 	}
@@ -122,8 +123,8 @@ func (l *life) tellAgain(since []tutti.Event) {
 	}
 }
 
-// TestARestoreDuringARun: a node publishes while it applies. If a backup from before the publication is restored, and
-// the node reports its result again, the server lacks the values. The node must then run once more.
+// TestARestoreDuringARun: a node publishes while it applies. Then a backup from before the publication is restored.
+// The node reports its result again, but the server lacks the values. The node must run once more.
 func TestARestoreDuringARun(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

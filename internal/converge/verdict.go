@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// verdict describes how a step ended, and tells a person what they must know to act.
+// The method `verdict` describes how a step ended, and tells a person what they must know to act.
 func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	var lines []string
 	say := func(verdict tutti.Verdict) (tutti.Verdict, string) {
@@ -74,7 +74,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	return say(tutti.VerdictConverged)
 }
 
-// unjoined returns the nodes that a person wants to converge but that have never joined.
+// The method `unjoined` returns the nodes that a person wants to converge but that have never joined.
 func (d *decision) unjoined() []tutti.NodeName {
 	if d.step.Converge.Reaction || d.view.Unjoined == nil {
 		return nil
@@ -88,8 +88,8 @@ func notJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
 
-// NotNoted returns a text that a node could not note runs that Tutti did not start, with the reason `why`.
-// The result is empty if `why` is empty.
+// NotNoted returns a text about a node that cannot note foreign runs. The argument `why` is the reason. The result is
+// empty if `why` is empty.
 func NotNoted(why string) string {
 	if why == "" {
 		return ""
@@ -97,8 +97,8 @@ func NotNoted(why string) string {
 	return "a run that Tutti did not start may have changed it: the node cannot note such runs: " + why
 }
 
-// doubted returns a line for each node that would be good if it could note runs that Tutti did not start. For a
-// reaction, only nodes that took part are considered.
+// The method `doubted` returns a line for each node that seems good but cannot note foreign runs. For a reaction,
+// only nodes that took part are considered.
 func (d *decision) doubted() []string {
 	if d.view.Unnoted == nil {
 		return nil
@@ -125,7 +125,7 @@ func hasLeft(r *engine.Run, listed bool) string {
 	return fmt.Sprintf("%s has left: %s", r.Node, r.Lost)
 }
 
-// barred names the nodes that did not run because their serial group stopped at another node. The method
+// The method `barred` names the nodes that did not run because their serial group stopped at another node. The method
 // returns one line for each place where a group stopped.
 func (d *decision) barred() []string {
 	at := map[string][]tutti.NodeName{}
@@ -155,8 +155,8 @@ func (d *decision) stoppedBy(phases ...phase) bool {
 	return false
 }
 
-// broken explains why nodes failed. The method returns one line for each node, or for all nodes
-// that failed in the same way.
+// The method `broken` explains why nodes failed. The method returns one line for each node, or for all nodes that
+// failed in the same way.
 func (d *decision) broken() []string {
 	alike := map[string][]tutti.NodeName{}
 	var order, out []string
@@ -168,7 +168,7 @@ func (d *decision) broken() []string {
 		if !strings.HasPrefix(text, string(tutti.Failed)+":") {
 			text = string(tutti.Failed) + ": " + text
 		}
-		text = strings.ReplaceAll(text, " on node "+string(n), "") // Puppet's own message ends with this
+		text = strings.ReplaceAll(text, " on node "+string(n), "") // Puppet's own message ends with the node's name
 		if alike[text] == nil {
 			order = append(order, text)
 		}
@@ -186,9 +186,8 @@ func (d *decision) broken() []string {
 	return out
 }
 
-// left explains why some nodes are not good after a reaction in which they did not run. The
-// lines in `later` name nodes that will run at another time. The lines in `gone` name nodes
-// that cannot run.
+// The method `left` explains why some nodes are not good after a reaction. These nodes did not run in the reaction.
+// The lines in `later` name nodes that will run at another time. The lines in `gone` name nodes that cannot run.
 func (d *decision) left() (later, gone []string) {
 	if !d.step.Converge.Reaction || d.view.Reaction == nil {
 		return nil, nil
@@ -197,7 +196,7 @@ func (d *decision) left() (later, gone []string) {
 	for _, n := range slices.Sorted(maps.Keys(d.state.needy)) {
 		seat := d.seats[n]
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
-			continue // for this node, the phase in its seat counts
+			continue // another part of the verdict reports this node by its seat
 		}
 		// Judge the node again here. In this job's view, the node may have read values from the
 		// compiles of other nodes. When the other nodes published these values, nothing changed for
@@ -226,7 +225,7 @@ func (d *decision) left() (later, gone []string) {
 	return later, gone
 }
 
-// tell explains why a node is not good.
+// The method `tell` explains why a node is not good.
 func (d *decision) tell(seat *seat) string {
 	switch seat.phase {
 	case diverging:
@@ -237,7 +236,7 @@ func (d *decision) tell(seat *seat) string {
 		}
 	case waiting:
 		return d.missing(seat)
-	default: // the reason is enough
+	default: // the reason below is enough
 	}
 	return seat.reason()
 }
@@ -284,7 +283,7 @@ func (d *decision) changers(seat *seat) string {
 	return text + " these have changed again: " + strings.Join(parts, ", ")
 }
 
-// missing names what a node waits for, and which nodes could provide it.
+// The method `missing` names what a node waits for, and which nodes could provide it.
 func (d *decision) missing(seat *seat) string {
 	last := d.state.engine.Last(seat.node).Applied
 	if last == nil || last.Result == nil {

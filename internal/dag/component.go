@@ -74,7 +74,7 @@ func (t *tarjan) enter(n int) frame {
 	return frame{node: n}
 }
 
-// leave removes from the stack the component whose first node is n.
+// The method `leave` removes from the stack the component whose first node is n.
 func (t *tarjan) leave(n int) {
 	var component []int
 	for t.on[n] {

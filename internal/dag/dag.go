@@ -157,9 +157,9 @@ func (g *Graph[N]) Cycle() []N {
 	return nil
 }
 
-// tangle removes nodes repeatedly, and marks the nodes that remain. In each round, the
-// method removes all nodes that lack a predecessor or a successor. The remaining nodes
-// are on a cycle or between two cycles. Without a cycle no node remains.
+// The method `tangle` removes nodes repeatedly, and marks the nodes that remain. In each round, the method removes
+// all nodes that lack a predecessor or a successor. The remaining nodes are on a cycle or between two cycles. Without
+// a cycle no node remains.
 func (g *Graph[N]) tangle() []bool {
 	left := make([]bool, len(g.nodes))
 	for i := range left {
@@ -195,7 +195,7 @@ func (g *Graph[N]) strip(left []bool, holds, frees [][]int) {
 	}
 }
 
-// shortest returns the shortest cycle through the node `start` that uses only nodes in `left`.
+// The method `shortest` returns the shortest cycle through the node `start` that uses only nodes in `left`.
 func (g *Graph[N]) shortest(start int, left []bool) []int {
 	from := map[int]int{}
 	queue := []int{start}

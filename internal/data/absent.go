@@ -62,8 +62,7 @@ func (s *State) sharedPresent(key string) bool {
 	return has || len(s.declared[sharedHiera(key)]) > 0
 }
 
-// markPresent updates the absent sets that contain a key, if the result of sharedPresent for this
-// key has changed.
+// If the result of sharedPresent for a key has changed, markPresent updates the absent sets that contain the key.
 func (s *State) markPresent(q *Question) {
 	is := s.sharedPresent(q.Query.Key)
 	if is == q.present {
@@ -79,9 +78,9 @@ func (s *State) markPresent(q *Question) {
 	}
 }
 
-// present returns questions about the absent keys of a record, sorted by key. The result has the keys on the node's own
-// level and in the argument `more`. The result also has the keys for which sharedPresent returns true, if the function
-// `wanted` accepts their questions.
+// A record has keys that were absent. The method `present` returns the questions about some of these keys, sorted by
+// key: all keys on the node's own level, all keys in `more`, and those keys that are present on the shared level and
+// that `wanted` accepts.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

@@ -56,8 +56,8 @@ func (s *State) affects(path string, now value) []Affected {
 	return out
 }
 
-// would reports whether an answer differs from the answer in the record. The answer is empty
-// if there is none.
+// The method `would` reports whether a new answer differs from the answer in the record. An empty digest means that
+// there is no answer.
 func (r *record) would(q *Question, answer tutti.Digest) bool {
 	if _, absent := q.absent[r.absent]; absent && r.absent != nil && answer != "" {
 		return true

@@ -61,7 +61,7 @@ func TestAffectsIsWhatWillBe(t *testing.T) {
 	})
 }
 
-// keyed returns a node's answers to all questions with a key.
+// The method `keyed` returns a node's answers to all questions with a key.
 func (m *indexModel) keyed(node tutti.NodeName) map[string]data.Answer {
 	out := map[string]data.Answer{}
 	for _, q := range indexReads {

@@ -61,8 +61,8 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 	}
 }
 
-// Answer answers a question. If NormalQuery refuses a question, Answer finds nothing, even for a collect
-// question. Otherwise a reader would take the answer for an empty set.
+// Answer answers a question. If NormalQuery refuses a question, Found is false, even for a collect question. If Found
+// were true, a reader would take the answer for an empty set.
 func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	q, err := NormalQuery(q)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	return Answer{Found: true, Value: s.valueFor(v, cmp.Or(asker.Opener, asker.Node)), Digest: digest, Seq: s.seq}
 }
 
-// collect reads only the exports of one type.
+// The method `collect` reads only the exports of one type.
 func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)
 	if err != nil { // cannot fail, because the filter is in normal form
@@ -103,8 +103,8 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	return answer
 }
 
-// pass calls f with the exports of a type, node by node. The method uses the asker's view and leaves out the
-// asker's own exports.
+// The method `pass` calls f with the exports of a type, node by node. The method uses the asker's view and leaves out
+// the asker's own exports.
 func (s *State) pass(name string, asker Asker, f func([]member)) {
 	overlay := s.overlay(asker).all()
 	for node, members := range s.types[name] {

@@ -56,7 +56,7 @@ func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// decode decodes exactly one JSON value. Numbers keep their text.
+// The function `decode` decodes exactly one JSON value. Numbers keep their text.
 func decode(raw json.RawMessage) (any, error) {
 	if !utf8.Valid(raw) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: not UTF-8", excerpt(raw))
@@ -164,7 +164,7 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// excerpt returns the beginning of an input in quotes, for an error message.
+// The function `excerpt` returns the beginning of an input in quotes, for an error message.
 func excerpt(raw []byte) string {
 	const most = 60
 	if len(raw) > most {

@@ -4,7 +4,7 @@ import "github.com/tutti-project/tutti"
 
 // Change describes the event that changed the public answer to a question.
 type Change struct {
-	Event string         // its kind
+	Event string         // kind of the event
 	By    string         // the actor named in the event
 	Key   string         // key of the value, empty for exports
 	Node  tutti.NodeName // node whose exports changed, or node that was removed

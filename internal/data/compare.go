@@ -11,14 +11,14 @@ import (
 // it is compared once.
 type Comparison struct {
 	reads     []tutti.Read
-	of        []*compared // of each read
+	of        []*compared // the question of each read
 	questions []*compared
 }
 
-// compared is one question.
+// The type `compared` is one question of a Comparison.
 type compared struct {
 	query   tutti.Query // in normal form
-	filter  *Filter     // collect
+	filter  *Filter     // set for a collect question
 	refused bool        // not a valid question, so it has no answer
 }
 
@@ -56,7 +56,7 @@ func comparedOf(query tutti.Query) *compared {
 	return q
 }
 
-// Keys yields the keys of the values that the reads name. Hiera keys are not among them, because each node has its own.
+// Keys yields the keys of the values that the reads name. Keys leaves out hiera keys, because each node has its own.
 func (c *Comparison) Keys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, q := range c.questions {
@@ -92,8 +92,8 @@ func (s *State) costOf(q *compared, asker Asker) int {
 	}
 }
 
-// Outdated returns, in their order, the reads whose questions have another answer now. Outdated treats a degraded
-// read like any other read.
+// Outdated returns the reads whose questions have another answer now. The reads stay in their order. Outdated treats
+// a degraded read like any other read.
 func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	type answer struct {
 		found  bool
@@ -128,8 +128,8 @@ func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// current returns whether an asker finds an answer now, and the answer's digest. If the question is in a record (see
-// Remember), no search is necessary. The method never lists exports.
+// The method `current` returns whether an asker finds an answer now, and the answer's digest. If the question is in a
+// record (see Remember), no search is necessary. The method never lists exports.
 func (s *State) current(q *compared, asker Asker) (bool, tutti.Digest) {
 	if known := s.questions[identify(q.query)]; known != nil {
 		return known.answer(asker)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// tagged returns exports of a node with this number of tags each.
+// The function `tagged` returns exports of a node with this number of tags each.
 func tagged(node tutti.NodeName, count, tags int) *tutti.ExportsSet {
 	set := &tutti.ExportsSet{Node: node, Count: count}
 	for i := range count {

@@ -22,8 +22,8 @@ func weightOf(members []member) weight {
 
 func (w weight) plus(o weight) weight { return weight{w.exports + o.exports, w.tags + o.tags} }
 
-// cost returns the number of comparisons that a filter makes for this weight. The argument `more` is an additional cost
-// for each export.
+// The method `cost` returns the number of comparisons that a filter makes for this weight. The argument `more` is an
+// additional cost for each export.
 func (w weight) cost(f *Filter, more int) int {
 	each, tags := f.steps()
 	return w.exports*(more+each) + w.tags*tags
@@ -32,7 +32,7 @@ func (w weight) cost(f *Filter, more int) int {
 // weights are the weights of the exports in several sets, by type. A type without exports has no entry.
 type weights map[string]weight
 
-// replace subtracts the weight of one set and adds the weight of another.
+// The method `replace` subtracts the weight of one set and adds the weight of another.
 func (w weights) replace(before, after exportSet) {
 	for name, members := range before {
 		was := weightOf(members)

@@ -41,7 +41,7 @@ type State struct {
 	absent     map[tutti.Digest]*absentSet
 	touched    []*record
 
-	// What nodes will publish.
+	// The fields below say what nodes will publish.
 	declares    map[tutti.NodeName][]string            // paths, sorted
 	declared    map[string][]tutti.NodeName            // nodes that declare a path, sorted
 	declaredFor map[tutti.NodeName]map[string]struct{} // NAME and K of the declared paths node/NAME/hiera/K
@@ -80,8 +80,8 @@ func (s *State) Seq() uint64 { return s.seq }
 
 // Apply applies the next event of the log. An event that does not concern these data changes only the sequence.
 // Apply accepts content that a check would refuse, because it must be possible to fold every
-// log. Apply panics if the exports of an ExportsSet are not loaded. Otherwise the missing
-// exports would look like an empty set.
+// log. Apply panics if the exports of an ExportsSet are not loaded. If it did not panic, the missing exports would
+// look like an empty set.
 func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
 	s.change = changeOf(e)

@@ -90,7 +90,7 @@ func TestAnswerValue(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
-		// Hiera must give the same value for a key as a question for this key.
+		// For each key, the method Hiera must return the same value as a hiera question.
 		if all := s.Hiera(tc.node); tc.kind == tutti.QueryHiera && string(all[tc.key]) != tc.want {
 			t.Errorf("%s: Hiera has %s, want %s", tc.reason, all[tc.key], tc.want)
 		}

@@ -151,7 +151,7 @@ func (s *State) setExports(b *tutti.ExportsSet) {
 	s.dropOverlay(b.Job, b.Node) // the set in the job's overlay is now outdated
 }
 
-// replace replaces the current exports of a node.
+// The method `replace` replaces the current exports of a node.
 func (s *State) replace(node tutti.NodeName, set exportSet) {
 	before := s.nodes[node]
 	for name := range before {

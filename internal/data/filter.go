@@ -85,7 +85,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 	}
 	text, isText := list[2].(string)
 	if !isText && (name == "tag" || name == "title") {
-		return nil, malformed(list, "tag and title are compared with text")
+		return nil, malformed(list, "a tag or title is compared only with text")
 	}
 	f := &Filter{op: op, name: name}
 	if name == "tag" {
@@ -105,7 +105,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 
 func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	if depth > MaxFilterDepth {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: the operators and and or are nested more than %d deep", MaxFilterDepth)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: the operators `and` and `or` are nested more than %d deep", MaxFilterDepth)
 	}
 	f := &Filter{op: op}
 	if err := f.gather(list, depth); err != nil {
@@ -121,8 +121,8 @@ func compileAmong(op string, list []any, depth int) (*Filter, error) {
 	return f, nil
 }
 
-// gather adds the operands of a list. If an operand is itself a list with the same operator, the method adds the
-// operands of that list instead. So a long chain is sorted only once, and not at every level.
+// The method `gather` adds the operands of a list. If an operand is itself a list with the same operator, the method
+// adds the operands of that list instead. So a long chain is sorted only once, and not at every level.
 func (f *Filter) gather(list []any, depth int) error {
 	if len(list) < 2 {
 		return malformed(list, "operands are needed")
@@ -185,11 +185,13 @@ func (f *Filter) match(e *tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
-// lookedAt is a number of bytes. For every `lookedAt` bytes of the filter's value, a comparison costs one more.
+// lookedAt is a number of bytes. The cost of a comparison increases by one for every `lookedAt` bytes of the filter's
+// value.
 const lookedAt = 256
 
-// steps returns the largest cost of Match for one export. The result `each` is a number of comparisons. The result
-// `tags` is a number of comparisons for each step of a search in the export's tags.
+// The method `steps` returns the largest cost of Match for one export. The result `each` is the number of comparisons
+// for the export itself. The result `tags` is the number of comparisons for each step of a search in the export's
+// tags.
 func (f *Filter) steps() (each, tags int) {
 	switch {
 	case f == nil:

@@ -42,8 +42,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// nested returns a filter in which `and` and `or` alternate, so Normalize
-// cannot flatten it.
+// The function `nested` returns a filter in which `and` and `or` alternate, so Normalize cannot flatten it.
 func nested(depth int) string {
 	f := `["=","a",1]`
 	for i := range depth {
@@ -52,8 +51,7 @@ func nested(depth int) string {
 	return f
 }
 
-// chain returns a filter in the form in which Puppet writes a long list of
-// conditions.
+// The function `chain` returns a filter in the form in which Puppet writes a long list of conditions.
 func chain(length int) string {
 	f := `["=","tag","t"]`
 	for i := range length {
@@ -184,7 +182,7 @@ func anyExport() *rapid.Generator[tutti.Export] {
 	})
 }
 
-// passes implements the filters of docs/run-protocol.md in the simplest way, for comparison.
+// The function `passes` implements the filters of docs/run-protocol.md in the simplest way, for comparison.
 func passes(filter any, e tutti.Export) bool {
 	list := filter.([]any)
 	switch op := list[0].(string); op {

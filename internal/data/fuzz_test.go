@@ -21,9 +21,8 @@ func checkRefused(t *testing.T, err error) {
 	}
 }
 
-// same reports whether two JSON values are equal for Puppet, without the
-// canonical form. Two whole numbers are equal if their exact values are equal.
-// Two other numbers are equal if they are the same 64-bit number.
+// The function `same` reports whether two JSON values are equal for Puppet, without the canonical form. Two whole
+// numbers are equal if their exact values are equal. Two other numbers are equal if they are the same 64-bit number.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:

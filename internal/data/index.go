@@ -7,19 +7,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// record contains the reads of one node.
+// The type `record` contains the reads of one node.
 type record struct {
 	node    tutti.NodeName
 	job     tutti.JobID
 	reads   []read
 	absent  *absentSet // nil if the run asked for no absent key
-	touched bool       // it is in State.touched
+	touched bool       // the record is in State.touched
 }
 
-// read is a question with the answer that the node got. The digest shares its memory with the digest of the value.
-// If the answer of a collector was current when Remember stored it, the read has the sum instead of
-// the digest. Comparing sums needs no hashing. Cheap comparisons are important if all nodes read one
-// export, because a change of this export changes an answer of every node.
+// The type `read` is a question with the answer that the node got. The digest shares its memory with the digest of
+// the value. If the answer of a collector was current when Remember stored it, the read has the sum instead of the
+// digest. Comparing sums needs no hashing. Cheap comparisons are important if all nodes read one export, because a
+// change of this export changes an answer of every node.
 type read struct {
 	*Question
 	digest          tutti.Digest
@@ -28,7 +28,7 @@ type read struct {
 	found, degraded bool
 }
 
-// given returns the digest of the answer that the node got.
+// The method `given` returns the digest of the answer that the node got.
 func (r *read) given() tutti.Digest {
 	if r.summed {
 		return r.sum.digest()
@@ -36,8 +36,8 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer is different now. The method modifies nothing, because
-// several readers compare the same record at the same time.
+// The method `changed` reports whether the answer is different now. The method modifies nothing, because several
+// readers compare the same record at the same time.
 func (r *read) changed(asker Asker) bool {
 	if r.summed {
 		return r.collected(asker) != r.sum
@@ -46,7 +46,7 @@ func (r *read) changed(asker Asker) bool {
 	return found != r.found || digest != r.digest
 }
 
-// compact stores an answer that is still current in its cheapest form.
+// If an answer is still current, the method `compact` stores it in its cheapest form.
 func (r *read) compact(asker Asker) {
 	if r.changed(asker) {
 		return
@@ -59,8 +59,8 @@ func (r *read) compact(asker Asker) {
 }
 
 // Remember replaces the stored reads of a node. If `job` is not empty, the node's runs read the overlay
-// of this job. If `job` is empty, the node's runs read the public data. The node is touched. From the
-// argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
+// of this job. If `job` is empty, the node's runs read the public data. Remember touches the node (see Touched). From
+// the argument `asked`, the state keeps only Absent, Keys and the texts of the questions in memory.
 func (s *State) Remember(node tutti.NodeName, asked *tutti.Questions, job tutti.JobID) {
 	r := s.records[node]
 	if r == nil {
@@ -304,8 +304,8 @@ func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 	}
 }
 
-// sees reports whether a reader sees a change of the node's set. If `job` is empty, the change is
-// in the public set, otherwise it is in the set of that job.
+// The method `sees` reports whether a reader sees a change of the node's set. If `job` is empty, the public set has
+// changed. Otherwise the set of that job has changed.
 func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
 	if job != "" {
 		return r.job == job

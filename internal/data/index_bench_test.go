@@ -121,7 +121,7 @@ func benchData() *data.State {
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // for objects that only became garbage when finalizers of the first run had ended
+	runtime.GC() // frees objects that became garbage by the finalizers of the first collection
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }

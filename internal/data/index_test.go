@@ -23,7 +23,7 @@ var (
 	askPort  = tutti.Query{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(`["=","port",80]`)}
 )
 
-// asked returns the record of a node that asks these questions now.
+// The function `asked` returns the record of a node that asks these questions now.
 func asked(s *data.State, node tutti.NodeName, job tutti.JobID, absent []string, queries ...tutti.Query) *tutti.Questions {
 	a := &tutti.Questions{Keys: absent}
 	for _, q := range queries {
@@ -126,7 +126,7 @@ func hieraOf(keys ...string) []tutti.Query {
 	return queries
 }
 
-// gone returns the exports that a node publishes at the gate, in a run of a job.
+// The function `gone` returns the event with the exports that a node publishes at the gate of a job's run.
 func gone(job tutti.JobID, node tutti.NodeName, es ...tutti.Export) *tutti.ExportsSet {
 	return &tutti.ExportsSet{Node: node, Job: job, Exports: es, Count: len(es)}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// known is what the model remembers about a node.
+// The type `known` is what the model remembers about a node.
 type known struct {
 	asked *tutti.Questions
 	job   tutti.JobID
@@ -65,7 +65,7 @@ func (m *indexModel) apply(body tutti.Body) {
 	}
 }
 
-// remember lets a node ask some questions. Most of the stored answers are the present answers.
+// The method `remember` lets a node ask some questions. Most of the stored answers are the present answers.
 func (m *indexModel) remember(t *rapid.T) {
 	node := rapid.SampledFrom(someNodes).Draw(t, "reader")
 	job := rapid.SampledFrom(append([]tutti.JobID{""}, someJobs...)).Draw(t, "view")
@@ -91,7 +91,7 @@ func (m *indexModel) remember(t *rapid.T) {
 	m.known[node] = known{asked, job}
 }
 
-// outdated compares everything anew.
+// The method `outdated` compares all answers, without an index.
 func (m *indexModel) outdated(node tutti.NodeName, job tutti.JobID) []tutti.Query {
 	k, ok := m.known[node]
 	if !ok {
@@ -109,7 +109,7 @@ func (m *indexModel) outdated(node tutti.NodeName, job tutti.JobID) []tutti.Quer
 	return found
 }
 
-// answers returns, for each node, the answers that it would get now.
+// The method `answers` returns, for each node, the answers that the node would get now.
 func (m *indexModel) answers() map[tutti.NodeName]string {
 	all := map[tutti.NodeName]string{}
 	for node, k := range m.known {
@@ -140,7 +140,7 @@ func (m *indexModel) producers(paths ...string) []tutti.NodeName {
 	return slices.Compact(nodes)
 }
 
-// asking returns the questions of a node with their producers.
+// The method `asking` returns the questions of a node with their producers.
 func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 	k, ok := m.known[node]
 	if !ok {
@@ -175,7 +175,7 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 			}
 			slices.Sort(producers)
 			producers = slices.Compact(producers)
-		default: // only the producers of the key
+		default: // a value question: `producers` is right already
 		}
 		add(r.Query, now.Found, producers)
 	}
@@ -199,8 +199,7 @@ func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
 	return all
 }
 
-// edges returns which node reads which data from which node. edges computes its result
-// node by node.
+// The method `edges` returns which node reads which data from which node. It computes the result node by node.
 func (m *indexModel) edges() []string {
 	var all []string
 	for node := range m.known {

@@ -67,7 +67,7 @@ func afterItems(raw []byte, end byte, depth int) (rest []byte, is bool) {
 	}
 }
 
-// unescaped returns the text of a quoted string without escapes.
+// The function `unescaped` returns the text of a quoted string without escapes.
 func unescaped(quoted []byte) []byte {
 	if !bytes.ContainsRune(quoted, '\\') {
 		return quoted[1 : len(quoted)-1]
@@ -100,7 +100,7 @@ func cutString(raw []byte) (quoted, rest []byte, is bool) {
 	return nil, nil, false
 }
 
-// escape returns the length of the canonical escape at the beginning of raw, or 0 if there is none.
+// The function `escape` returns the length of the canonical escape at the beginning of raw, or 0 if there is none.
 func escape(raw []byte) int {
 	if len(raw) < len(`\n`) {
 		return 0

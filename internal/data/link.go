@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Link connects the nodes that ask a question with the nodes that publish data for its
-// answer, or declare that they will.
+// Link connects the nodes that ask a question with its producers. A producer publishes data for the answer, or
+// declares that it will.
 type Link struct {
 	*Question
 	From, To []tutti.NodeName // sorted. A node may be in both lists

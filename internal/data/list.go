@@ -16,9 +16,9 @@ const maxElement = 2 << 20
 // parameter and each tag is one field. The values of parameters are not decoded, so their parts do not count.
 const maxFields = 2 * MaxParameters
 
-// FirstOf decodes the first elements of a list, at most `most` elements. FirstOf decodes nothing after them, because a
-// few bytes of JSON can need much memory when decoded. The result `more` reports whether the list has further elements.
-// FirstOf treats null and an empty input as the empty list.
+// FirstOf decodes the first elements of a list, at most `most` elements. FirstOf does not decode the rest, because a
+// few bytes of JSON can need much memory when decoded. The result `more` reports whether the list has further
+// elements. FirstOf treats null and an empty input as the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, false, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// model implements package data in the simplest way. model has everything in one list and
-// searches the whole list.
+// The type `model` implements package data in the simplest way. A model has everything in one list and searches the
+// whole list.
 type model struct {
 	values  map[string]modelValue
 	boxes   map[tutti.NodeName]tutti.Digest
@@ -28,13 +28,13 @@ type model struct {
 type modelValue struct {
 	owner  tutti.NodeName
 	value  string
-	secret string // its id
+	secret string // id of the secret; empty for a value
 	pieces map[tutti.NodeName]tutti.Piece
 	before map[tutti.NodeName]bool // nodes whose previous machine had the secret
 	set    []setting               // the events that made the value
 }
 
-// setting has the actor and the number of bytes of one event that set a value.
+// The type `setting` describes one event that set a value: its actor and its number of bytes.
 type setting struct {
 	by    string
 	bytes int
@@ -59,8 +59,8 @@ func newModel() *model {
 	}
 }
 
-// value returns what a node gets for a path, and the content for the answer's digest. Both
-// results are empty if the node gets nothing.
+// The method `value` returns what a node gets for a path, and the content for the answer's digest. Both results are
+// empty if the node gets nothing.
 func (m *model) value(path string, node tutti.NodeName) (text, content string) {
 	v := m.values[path]
 	if v.secret == "" {
@@ -124,7 +124,7 @@ func (m *model) apply(by string, body tutti.Body) {
 	}
 }
 
-// replaced returns the nodes whose previous machine had a piece of the secret.
+// The method `replaced` returns the nodes whose previous machine had a piece of the secret.
 func (m *model) replaced(path string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for node, p := range m.values[path].pieces {

@@ -7,15 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// overlay has the exports that the nodes of one job have handed over and not applied
-// yet. In the runs of this job, these exports replace the nodes' current exports.
+// The type `overlay` has the exports that the nodes of one job have handed over and not applied yet. In the runs of
+// this job, these exports replace the nodes' current exports.
 type overlay struct {
 	sets    map[tutti.NodeName]exportSet
 	change  map[*Question]sum // for each question, the job's sum minus the public sum; zero is not stored
 	weights weights
 }
 
-// all returns the sets. all returns nil if there is no such job.
+// The method `all` returns the sets. The result is nil if there is no such job.
 func (o *overlay) all() map[tutti.NodeName]exportSet {
 	if o == nil {
 		return nil
@@ -31,8 +31,7 @@ func (o *overlay) shift(q *Question, by sum) {
 	}
 }
 
-// overlay returns the overlay of the asker's job. overlay returns nil if the asker
-// sees the public data.
+// The method `overlay` returns the overlay of the asker's job. The result is nil if the asker sees the public data.
 func (s *State) overlay(asker Asker) *overlay {
 	if !asker.Overlay {
 		return nil
@@ -40,7 +39,7 @@ func (s *State) overlay(asker Asker) *overlay {
 	return s.jobs[asker.Job]
 }
 
-// effective returns the set of a node in the view of an asker with this overlay.
+// The method `effective` returns the set of a node in the view of an asker with this overlay.
 func (s *State) effective(node tutti.NodeName, o *overlay) exportSet {
 	if set, replaced := o.all()[node]; replaced {
 		return set

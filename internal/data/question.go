@@ -8,16 +8,16 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Question is a question in the record of at least one node. All nodes share one Question, so equal
-// questions have equal pointers until the next Remember or Forget. If Node is set, each call returns a new copy of the
-// Question.
+// Question is a question in the record of at least one node. All nodes share one Question, so equal questions have
+// equal pointers until the next Remember or Forget. A Question whose field Node is set is not shared: each call that
+// returns it makes a new copy.
 type Question struct {
 	Query tutti.Query
 	// Node is set if this node has, or will have, its own data for the question's hiera key.
 	// The question then belongs only to this node.
 	Node tutti.NodeName
-	// Hard means that the answer exists only after a producer has applied its catalog (values,
-	// hiera keys). Otherwise compiling is enough (exports).
+	// If Hard is true (values, hiera keys), the answer exists only after a producer has applied its catalog. If Hard
+	// is false (exports), the answer exists after a producer has compiled.
 	Hard bool
 
 	state   *State
@@ -26,7 +26,7 @@ type Question struct {
 	// for a hiera question, whether the shared level has the key or a node declares that it will
 	// publish the key
 	present bool
-	filter  *Filter // collect
+	filter  *Filter // set for a collect question
 	total   sum     // for a collect question, the sum of all exports that the filter accepts now
 	refused bool    // the question is invalid, so it never has an answer
 	change  *Change // the last known change of the answer
@@ -41,8 +41,8 @@ type identity struct {
 
 func identify(q tutti.Query) identity { return identity{q.Kind, q.Key, q.Type, string(q.Filter)} }
 
-// intern returns the shared question for a query. The caller must then link the question with a reader or an absent
-// set, or release it.
+// The method `intern` returns the shared question for a query. The caller must then link the question with a reader
+// or an absent set, or release it.
 func (s *State) intern(query tutti.Query) *Question {
 	if q := s.questions[identify(query)]; q != nil {
 		return q
@@ -85,7 +85,7 @@ func (s *State) internCollect(q *Question) {
 	}
 }
 
-// release deletes a question if no record reads it any more.
+// The method `release` deletes a question if no record reads it any more.
 func (s *State) release(q *Question) {
 	if len(q.readers) > 0 || len(q.absent) > 0 {
 		return
@@ -102,7 +102,8 @@ func (s *State) release(q *Question) {
 	}
 }
 
-// answer returns whether an asker finds an answer now, and the answer's digest. It does not list exports.
+// The method `answer` returns whether an asker finds an answer now, and the answer's digest. It does not list
+// exports.
 func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	s := q.state
 	if q.refused {
@@ -120,7 +121,7 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	}
 }
 
-// collected returns the sum of the exports that an asker's collector finds now.
+// The method `collected` returns the sum of the exports that an asker's collector finds now.
 func (q *Question) collected(asker Asker) sum {
 	o := q.state.overlay(asker)
 	all := q.total

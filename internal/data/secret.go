@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// sealed is a secret. A value of this type never changes: to add a piece, setSecret replaces the value by a new one.
+// The type `sealed` is a secret. A value of this type never changes. To add a piece, setSecret makes a new value.
 type sealed struct {
 	id       string
 	recovery []byte
@@ -69,8 +69,8 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 		v = value{ValueView: api.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
 	}
 	for _, p := range b.Pieces {
-		// A node that changes its own key also seals its pieces to the new key. In this case the node's machine was
-		// not replaced.
+		// A piece with another key means that the node's machine was replaced. There is one exception: the node has
+		// changed its own key, and has itself sealed its pieces to the new key.
 		if old, has := next.pieces[p.Node]; has && old.Box != p.Box && e.By != tutti.ActorNode(p.Node) {
 			next.replaced[p.Node] = true
 		}
@@ -194,8 +194,9 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
-// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. The function
-// `meant` must return true for the targets of this secret. Awaited returns an empty key if there is no such secret.
+// Awaited returns the key of a secret that the node's record asks for and that is not sealed to the node. A secret
+// counts only if the function `meant` returns true for its targets. Awaited returns an empty key if there is no such
+// secret.
 func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
 	r := s.records[node]
 	if r == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sum is the digest of a set of members. sum consists of the sum of the members' SHA-256
-// digests modulo 2^256, and the number of members. So a member can be added or removed
-// without reading the other members.
+// The type `sum` is the digest of a set of members. It consists of two numbers: the sum of the members' SHA-256
+// digests modulo 2^256, and the number of members. So a member can be added or removed without reading the other
+// members.
 //
 // A sum has two advantages. A sum does not depend on the order. If one of 50,000 exports
 // changes, the others need not be hashed. XOR would have the same advantages, but it is
@@ -63,8 +63,8 @@ func (s sum) minus(o sum) sum {
 	return s
 }
 
-// digest hashes the sum and the number again. So the digest of an empty set is a normal
-// digest, and not the number 0.
+// The method `digest` hashes the sum and the number again. So the digest of an empty set is a normal digest, and not
+// the number 0.
 func (s sum) digest() tutti.Digest {
 	text := make([]byte, sha256.Size, sha256.Size+24)
 	for i, word := range s.words {

@@ -18,7 +18,7 @@ import (
 // MaxValue is the largest size of a value, in bytes of JSON.
 const MaxValue = 128 << 10
 
-// value is the canonical value of a key, with its origin. The digest of the zero value is empty.
+// The type `value` is the canonical value of a key, with its origin. The digest of the zero value is empty.
 type value struct {
 	api.ValueView
 	digest tutti.Digest
@@ -137,7 +137,7 @@ func (s *State) OwnedBy(node tutti.NodeName) []string {
 // Owns returns the number of keys that a node has published.
 func (s *State) Owns(node tutti.NodeName) int { return len(s.owned[node]) }
 
-// disown removes the owner of a key.
+// The method `disown` removes the owner of a key.
 func (s *State) disown(key string) {
 	owner := s.values[key].Owner
 	delete(s.owned[owner], key)
@@ -237,7 +237,7 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	})
 }
 
-// put stores v as the value of the key v.Key.
+// The method `put` stores v as the value of the key v.Key.
 func (s *State) put(v value) {
 	had := s.values[v.Key]
 	s.disown(v.Key)
@@ -273,7 +273,7 @@ func (s *State) unset(key string) {
 	s.valueChanged(key, had)
 }
 
-// level returns the hiera data of a node. If the node is empty, the result is the shared data.
+// The method `level` returns the hiera data of a node. If the node is empty, the result is the shared data.
 func (s *State) level(node tutti.NodeName) map[string]value {
 	if node == "" {
 		return s.shared

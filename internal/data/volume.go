@@ -33,8 +33,8 @@ func VolumeOfSecret(s tutti.Secret) Volume {
 // SetBy returns the volume of the values that an actor has set and that still exist.
 func SetBy(s *State, actor string) Volume { return s.setBy[actor] }
 
-// SetByAfter is the result of SetBy after the actor has set a key with this volume. If `adds` is true, the volume
-// is added to the present secret.
+// SetByAfter returns what SetBy would return after the actor has set a key with this volume. If `adds` is true, the
+// volume is added to the present secret.
 func SetByAfter(s *State, actor, key string, volume Volume, adds bool) Volume {
 	after := s.setBy[actor].plus(volume)
 	if !adds {
@@ -55,7 +55,7 @@ func (v value) setBy() map[string]Volume {
 	return map[string]Volume{v.By: VolumeOfValue(v.Key, v.Value)}
 }
 
-// account updates the volumes of the actors when one value replaces another.
+// When one value replaces another, the function `account` updates the volumes of the actors.
 func account(s *State, had, has value) {
 	for actor, volume := range had.setBy() {
 		if s.setBy[actor] = s.setBy[actor].minus(volume); s.setBy[actor] == (Volume{}) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// choice selects the rows to run. A row must match all of its fields.
+// The type `choice` selects the rows to run. A row must match all of its fields.
 type choice struct {
 	run     string // run is a regular expression for promise, file or test. If run is empty, all rows match.
 	changed string // changed is a git revision. If changed is empty, all rows match.
@@ -18,7 +18,7 @@ type choice struct {
 	most    int    // the largest number of rows to run, evenly spread; 0: all these rows run
 }
 
-// of returns the selected rows, in their order.
+// The method `of` returns the selected rows, in their order.
 func (c choice) of(ctx context.Context, all []defence) ([]defence, error) {
 	fits, err := regexp.Compile(c.run)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c choice) of(ctx context.Context, all []defence) ([]defence, error) {
 	return chosen, nil
 }
 
-// share reads part. The rows of one package are adjacent and take about the same time. If each
-// part consists of every Nth row, all parts take about the same time.
+// The method `share` reads the field `part`, which is written like 2/3. The rows of one package are adjacent and take
+// about the same time. If each part consists of every Nth row, all parts take about the same time.
 func (c choice) share() (k, n int, err error) {
 	_, err = fmt.Sscanf(c.part+"\n", "%d/%d\n", &k, &n)
 	if err != nil || k < 1 || k > n {
@@ -66,9 +66,9 @@ func (c choice) share() (k, n int, err error) {
 	return k, n, nil
 }
 
-// since returns a function that reports whether a row is new or changed since HEAD left the
-// revision. A row counts as changed if its file or the file of its test has changed. Uncommitted
-// changes count, too.
+// The function `since` returns another function. This one reports whether a row is new or has changed since HEAD left
+// the revision. A row counts as changed if its file or the file of its test has changed. Uncommitted changes count,
+// too.
 func since(ctx context.Context, revision string) (func(defence) bool, error) {
 	base, err := git(ctx, "merge-base", revision, "HEAD")
 	if err != nil {

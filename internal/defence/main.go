@@ -1,9 +1,9 @@
-// Command defence shows that the tests can fail. For each row of the files defences.yaml, the
-// command removes the defence in a copy of the file. The compiler reads the copy with -overlay.
-// Command defence runs the test, which must fail without the defence. Command defence then runs the
-// test again with the defence, and the test must pass. No file of the tree changes. Command defence
-// prints a table with one line for each row, and a last line with the counts. Command defence fails
-// if a test passes without its defence.
+// Command defence shows that the tests can fail. Each row of the files defences.yaml names a defence in a source
+// file. For each row, the command makes a copy of the source file and removes the defence in the copy. The compiler
+// reads the copy with -overlay. Command defence runs the test, which must fail without the defence. Command defence
+// then runs the test again with the defence, and the test must pass. No file of the tree changes. Command defence
+// prints a table with one line for each row, and a last line with the counts. Command defence fails if a test passes
+// without its defence.
 package main
 
 import (

@@ -16,7 +16,7 @@ import (
 // the Puppet module.
 const rowsFile = "defences.yaml"
 
-// defence is one way in which the tree keeps a promise.
+// The type `defence` is one way in which the tree keeps a promise.
 type defence struct {
 	Promise string `yaml:"promise"` // an invariant of the design, or an attack
 	Out     string `yaml:"out"`     // the removed defence, in words
@@ -31,13 +31,13 @@ type defence struct {
 	from string // the file that contains the row
 }
 
-// edit replaces a text that occurs once in the file.
+// An `edit` replaces a text that occurs once in the file.
 type edit struct {
 	Old string `yaml:"old"`
 	New string `yaml:"new"`
 }
 
-// read reads the rows of a tree, in the order of their files' paths.
+// The function `read` returns the rows of a tree, in the order of their files' paths.
 func read(tree fs.FS) ([]defence, error) {
 	var all []defence
 	var errs []error
@@ -75,7 +75,7 @@ func parse(raw []byte) ([]defence, error) {
 	return rows, err
 }
 
-// mutant returns the content of the file without the defence.
+// The method `mutant` returns the content of the file without the defence.
 func (d defence) mutant() (string, error) {
 	raw, err := os.ReadFile(filepath.Clean(d.File))
 	if err != nil {
@@ -91,7 +91,7 @@ func (d defence) mutant() (string, error) {
 	return source, nil
 }
 
-// key returns the row as a text. Two equal rows have the same key.
+// The method `key` returns the row as a text. Two equal rows have the same key.
 func (d defence) key() string {
 	d.from = ""
 	return fmt.Sprintf("%+v", d)

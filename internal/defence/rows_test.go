@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// fewest is the smallest allowed number of rows, so that the test fails if the walk misses a file.
+// The constant `fewest` is the smallest allowed number of rows. With it the test fails if the walk misses a file.
 // Lower this number if you remove a row.
 const fewest = 308
 
@@ -42,7 +42,7 @@ func TestTheRowsFitTheTree(t *testing.T) {
 	}
 }
 
-// home returns the rows file that a row belongs to.
+// The method `home` returns the rows file that a row belongs to.
 func (d defence) home() string {
 	if strings.HasPrefix(d.File, module+"/") {
 		return module + "/spec/" + rowsFile

@@ -31,7 +31,7 @@ func (d defence) specFiles() []string {
 	return []string{d.Package}
 }
 
-// spec runs the example without the defence, in a copy of the module.
+// The method `spec` runs the example without the defence, in a copy of the module.
 func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
 	mutant, err := d.mutant()
 	if err != nil {
@@ -49,7 +49,7 @@ func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
 
 const exampleTimeout = 5 * time.Minute
 
-// example runs the example in a tree, and returns its output and whether it failed.
+// The method `example` runs the example in a tree, and returns its output and whether it failed.
 func (d defence) example(ctx context.Context, root string) (string, bool) {
 	file, err := filepath.Rel(module, d.Package)
 	if err != nil {
@@ -69,8 +69,8 @@ func (d defence) example(ctx context.Context, root string) (string, bool) {
 // expectedRE matches the failing line, and the text of the expectation or error below it.
 var expectedRE = regexp.MustCompile(`Failure/Error:\s*(\S.*)(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
 
-// objection returns the first message of a failing example, in one line. objection returns nothing
-// for a file that does not load, because that proves nothing.
+// The function `objection` returns the first message of a failing example, in one line. If a file does not load, the
+// result is empty, because such a failure proves nothing.
 func objection(out string) string {
 	m := expectedRE.FindStringSubmatch(out)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// try runs the test without and with the defence.
+// The method `try` runs the test twice: without and with the defence.
 func (d defence) try(ctx context.Context) (without, with string, err error) {
 	dir, err := os.MkdirTemp("", "tutti-defence-")
 	if err != nil {
@@ -61,7 +61,7 @@ func (d defence) complaint(out string) string {
 	return complaint(out)
 }
 
-// overlay writes the file without the defence, and the overlay file for the compiler.
+// The method `overlay` writes the file without the defence, and the overlay file for the compiler.
 func (d defence) overlay(dir string) (string, error) {
 	source, err := d.mutant()
 	if err != nil {
@@ -83,7 +83,7 @@ func (d defence) overlay(dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, raw, 0o600)
 }
 
-// test runs the test and returns its output and whether it failed.
+// The method `test` runs the test and returns its output and whether it failed.
 func (d defence) test(ctx context.Context, more ...string) (string, bool) {
 	// The cache of results is off, because it does not notice changes in a program that the test
 	// builds.
@@ -102,8 +102,8 @@ var (
 
 var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
 
-// complaint returns the first message of a failing test, in one line. complaint returns nothing if
-// the build failed, because that proves nothing.
+// The function `complaint` returns the first message of a failing test, in one line. If the build failed, the result
+// is empty, because such a failure proves nothing.
 func complaint(out string) string {
 	if strings.Contains(out, "[build failed]") {
 		return ""
@@ -120,7 +120,7 @@ func complaint(out string) string {
 	return quoted(said)
 }
 
-// quoted returns a message as a cell of the table.
+// The function `quoted` returns a message as a cell of the table.
 func quoted(said string) string {
 	if cut := 160; len(said) > cut {
 		said = said[:cut] + " …"
@@ -128,7 +128,7 @@ func quoted(said string) string {
 	return "`" + strings.NewReplacer("|", "/", "`", "'").Replace(said) + "`"
 }
 
-// verdict returns the last line of a test that passed.
+// The function `verdict` returns the last line of a test that passed.
 func verdict(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // go test writes this text before the package and the time

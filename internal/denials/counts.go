@@ -15,8 +15,7 @@ const (
 	maxName    = 80   // bytes of a name in a text
 )
 
-// counts stores how often each name occurred. However many names occur, counts stores at most maxCounted of
-// them.
+// The type `counts` stores how often each name occurred. It stores at most maxCounted names, however many occur.
 type counts struct {
 	total int
 	of    map[string]int // at most maxCounted names; other names count only in `total`

@@ -15,9 +15,9 @@ import (
 // end of a minute, each known caller gets one entry with its counts, and all strangers together get one.
 const (
 	maxDenialsOf = 30  // entries of one known caller in a minute
-	maxDenials   = 300 // entries of all known callers; each caller still has a first entry
-	// strangersAtOnce is how many strangers get their own entry before the server only counts them.
-	// After that, one more entry is possible in each period of strangersEvery.
+	maxDenials   = 300 // entries of all known callers in a minute; after that, each caller still gets its first entry
+	// The first strangersAtOnce attempts of strangers get their own entries. After that the server only counts the
+	// attempts, and one more entry is possible in each period of strangersEvery.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
 	// maxWhat and maxReason limit the texts of an entry, in bytes. The JSON of a text may be twice as long.
@@ -42,7 +42,7 @@ func Entry(who, what string, cause error) *tutti.Denied {
 // ends when Due returns its counts. The zero Minute has not begun.
 type Minute struct {
 	mu       sync.Mutex
-	since    time.Time // zero if the minute has not begun
+	since    time.Time // when the minute began; zero if it has not begun
 	known    map[string]*attempts
 	recorded int // entries of known callers
 
@@ -58,8 +58,8 @@ type attempts struct {
 	more     counts
 }
 
-// note gives an attempt its own entry if the argument `may` is true and there is no equal entry yet. Otherwise
-// the attempt is only counted.
+// The method `note` gives an attempt its own entry if the argument `may` is true and there is no equal entry yet.
+// Otherwise the attempt is only counted.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)

@@ -233,8 +233,8 @@ func backup(f Facts) []Finding {
 // progress.
 const rotationStands = 7 * 24 * time.Hour
 
-// rotation finds a rotation of the CA that makes no progress. The function also finds nodes and operators that
-// did not take part in a rotation.
+// The function `rotation` finds a rotation of the CA that makes no progress. The function also finds nodes and
+// operators that did not take part in a rotation.
 func rotation(f Facts) (out []Finding) {
 	if f.Server == nil {
 		return nil
@@ -257,7 +257,7 @@ func rotation(f Facts) (out []Finding) {
 	return out
 }
 
-// content reports the damage that a scrub has found, unless a later backup has read all
+// The function `content` reports the damage that a scrub has found. It reports nothing if a later backup has read all
 // content.
 func content(f Facts) []Finding {
 	if f.Server == nil || len(f.Server.Damaged) == 0 || f.Server.Backup.After(f.Server.Scrubbed) {

@@ -24,7 +24,7 @@ type Finding struct {
 // the part.
 type Facts struct {
 	Now      time.Time
-	Version  string // of this binary
+	Version  string // version of this binary
 	Server   *Server
 	Node     *Node
 	Operator *Operator
@@ -34,7 +34,7 @@ type Facts struct {
 type Process struct {
 	Dir         string
 	Unit        string // the systemd unit; empty: systemd does not run here
-	Enabled     bool   // starts at every boot
+	Enabled     bool   // the unit starts at every boot
 	Running     bool   // a process holds the directory's lock
 	Replaced    bool   // the binary of the process differs from the binary on disk
 	Pids        []int  // all processes of its kind for this directory
@@ -48,7 +48,7 @@ type Credential struct {
 	Name   string
 	File   string
 	Ends   time.Time
-	Notice time.Duration // how long before the credential's end doctor reports it
+	Notice time.Duration // doctor reports the credential this long before its end
 	Mend   string
 }
 
@@ -86,8 +86,8 @@ type Node struct {
 	Module      string // the problem of the shipped module
 	Locks       []Lock
 	Unended     []tutti.RunID // runs that have begun and have neither an end nor a process
-	Unsent      []tutti.RunID // ended, but the server does not have the result
-	Refused     []tutti.RunID // ended, but the server refused the result and has accepted no later result
+	Unsent      []tutti.RunID // runs that have ended and whose results the server does not have
+	Refused     []tutti.RunID // runs whose results the server refused; it has accepted no result of a later run
 	Slow        []Fact        // facts that were slow in each of the last runs, the slowest first
 	FacterConf  string        // the file that tells Facter which facts to cache
 }
@@ -102,7 +102,7 @@ type Fact struct {
 // unknown.
 type Certname struct {
 	Name       string
-	Configured bool // puppet.conf sets it
+	Configured bool // puppet.conf sets the name
 }
 
 // Lock is a lock file whose owner is gone.

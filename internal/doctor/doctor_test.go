@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// well is a machine without problems that is server, node and operator.
+// The function `well` returns the facts of a machine without problems. The machine is server, node and operator.
 func well() doctor.Facts {
 	process := func(name string) doctor.Process {
 		return doctor.Process{Dir: "/" + name, Unit: "tutti-" + name + ".service", Enabled: true, Running: true, Pids: []int{7}, Free: 1 << 30, Keeps: 1 << 20}

@@ -35,7 +35,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 			j.Verdict, j.Message, j.EndedAt = b.Verdict, b.Message, e.At
 			s.open = slices.DeleteFunc(s.open, func(o *Job) bool { return o == j })
 			if j.Leases != nil {
-				j.Leases.after = nil // otherwise each job would keep all earlier jobs in memory
+				j.Leases.after = nil // without this line, each job would keep all earlier jobs in memory
 			}
 			s.exclusive = slices.DeleteFunc(s.exclusive, func(o *Job) bool { return o == j })
 		}
@@ -88,7 +88,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	return nil
 }
 
-// end ends a step. If the step was skipped or had nothing to do, its beginning is the same as its end.
+// The method `end` ends a step. If the step was skipped or had nothing to do, its beginning is the same as its end.
 func (st *Step) end(at time.Time, ok bool, message string) {
 	st.Message, st.EndedAt, st.State = message, at, Failed
 	if ok {
@@ -148,8 +148,8 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
-// compile notes what a run has compiled. The catalog of a proof is used until another proof compiles, or until a full
-// run passes its gate or proves the node good.
+// The method `compile` notes what a run has compiled. The catalog of a proof is used until another proof compiles, or
+// until a full run passes its gate or proves the node good.
 func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -178,8 +178,8 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	return s.report(r)
 }
 
-// gate notes the gate's decision. Old releases have no event run.compiled, so their logs
-// contain the values in run.gated.
+// The method `gate` notes the gate's decision. Old releases have no event run.compiled, so their logs contain the
+// values in run.gated.
 func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {

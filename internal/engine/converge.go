@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// converging runs Puppet on nodes that need it, until no node does. Package converge decides
-// which runs begin, and when the step ends.
+// The type `converging` implements converge steps. A converge step runs Puppet on the nodes that need it, until no
+// node needs it. Package converge decides which runs begin, and when the step ends.
 type converging struct{}
 
 // Converge implements tutti.StepTable.

@@ -51,9 +51,8 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// losses gives up a run if its node is silent. The method also gives up a run if the node
-// is connected but does not claim or end the run in time. After a start of the server,
-// every node has the whole time again.
+// The method `losses` gives up a run if its node is silent. The method also gives up a run if the node is connected
+// but does not claim or end the run in time. After a start of the server, every node has the whole time again.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
@@ -84,9 +83,9 @@ func (s *State) losses(v View) []tutti.Body {
 	return out
 }
 
-// from returns when something began, but never a time before this server began to serve. If
-// the logged time is in the future, the clock that wrote it was ahead. In that case, the
-// result is not the logged time, because this time would make deadlines too late.
+// The method `from` returns when something began, but never a time before this server began to serve. If the logged
+// time is in the future, the clock that wrote it was ahead. In that case, the result is not the logged time, because
+// this time would make deadlines too late.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Since) && !logged.After(v.Now) {
 		return logged
@@ -94,7 +93,7 @@ func (v View) from(logged time.Time) time.Time {
 	return v.Since
 }
 
-// next returns the events that begin or end something in the job.
+// The method `next` returns the events that begin or end something in the job.
 func (j *Job) next(v View, b *budget) []tutti.Body {
 	var out []tutti.Body
 	for _, st := range j.Steps {
@@ -105,9 +104,8 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 	return out
 }
 
-// ready reports whether all steps that the step waits for are done. If the step has
-// `per: node` and the argument `node` is not empty, only this node matters in those
-// steps.
+// The method `ready` reports whether all steps that the step waits for are done. If the step has `per: node` and the
+// argument `node` is not empty, it is enough that this node is done in those steps.
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]
@@ -134,9 +132,8 @@ func (st *Step) count(state StepState) int {
 	return count
 }
 
-// idle reports whether nothing in the job is running, and nothing can begin. While a node waits
-// for another job's run, the job is not idle. While a node waits for a step that has failed,
-// the job may be idle.
+// The method `idle` reports whether nothing in the job is running, and nothing can begin. While a node waits for
+// another job's run, the job is not idle. While a node waits for a step that has failed, the job may be idle.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
 		if !st.Ended() && kindOf(st).busy(j, st) {
@@ -197,7 +194,7 @@ func describe(failed, never []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// budget limits how many runs go on at the same time, including the runs that this decision begins.
+// The type `budget` limits how many runs go on at the same time. The runs that this decision begins count, too.
 type budget struct {
 	state *State
 	taken map[tutti.NodeName]bool

@@ -1,8 +1,7 @@
 // Package engine decides what a job does next. The package is a pure fold. State.Apply
 // takes the log's events one by one. State.Decide returns the events that the server
-// should append now. The package has no clock, no I/O and no goroutine. Execution,
-// recovery after a crash, tests and all views of a job therefore share this package.
-// Execution can continue from the state after any prefix of the log.
+// should append now. The package has no clock, no I/O and no goroutine. Therefore execution, recovery after a crash,
+// tests and all views of a job use the same code. Execution can continue from the state after any prefix of the log.
 //
 // The life of a node inside a run step is
 //

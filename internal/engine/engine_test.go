@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fleet is a log, the fold of the log, and nodes that answer every order.
+// The type `fleet` is a log, the fold of the log, and nodes that answer every order.
 type fleet struct {
 	log   []tutti.Event
 	state *engine.State
@@ -284,7 +284,7 @@ func TestEveryWaitHasADeadline(t *testing.T) {
 				f.append(&tutti.RunClaimed{Run: "r1", Node: "n1"})
 			}
 			v.Now = epoch.Add(tc.after - time.Second)
-			heard := v.Now.Add(time.Millisecond) // arrived during the decision
+			heard := v.Now.Add(time.Millisecond) // a message that arrives during the decision
 			v.Seen = func(tutti.NodeName) time.Time { return heard }
 			if got := f.state.Decide(v); len(got) != 0 {
 				t.Fatalf("%s: decided %v before the deadline", tc.reason, got)

@@ -9,7 +9,7 @@ import (
 // Facts are the last report of a node about its facts.
 type Facts struct {
 	*tutti.NodeFacts
-	Seq uint64 // of the event
+	Seq uint64 // sequence of the event
 	At  time.Time
 }
 
@@ -34,8 +34,8 @@ func (f *Facts) ToTell(r *Run) bool {
 // facts.
 const factsRow = time.Hour
 
-// count notes how many consecutive runs up to r were wanted only because of facts. The method
-// also notes how many of the latest of these runs changed nothing.
+// The method `count` notes how many consecutive runs up to r were wanted only because of facts. The method also notes
+// how many of the latest of these runs changed nothing.
 func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
 	if !r.ByFacts {
 		return
@@ -59,12 +59,11 @@ const (
 // runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing, although the latest runs that they caused
-// have changed nothing.
+// Harmless reports whether facts keep changing without effect: the latest runs because of facts changed nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
 // Tell returns the event to append when a node reports its facts. Tell returns nil if there
-// is nothing new. Reported facts do not count if a later run of the node has collected
+// is nothing new. The reported facts belong to a run. They do not count if a later run of the node has collected
 // facts.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
@@ -72,7 +71,7 @@ func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tu
 	switch {
 	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
 		return nil
-	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the last claimed run has its own facts
+	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the last claimed run has newer facts
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}

@@ -54,16 +54,15 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 }
 
 // foreignAfter returns the foreign runs that are later than all runs in the argument
-// `ours`. The method leaves out a noop run that changed nothing, unless another run may have happened unseen
-// before it.
+// `ours`. The method leaves out noop runs that disturb nothing (see tutti.Foreign.Disturbs).
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
 		return f.Foreign.Noop && !f.Foreign.Disturbs() || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !s.setBack[node].Parts(r, f) && !f.After(r) })
 	})
 }
 
-// repeats reports whether a local run has only repeated the last run that passed its gate, or the run on which a
-// proof rests. A local run that only repeats shows nothing new about its node.
+// The method `repeats` reports whether a local run has only repeated the last run that passed its gate, or the run on
+// which a proof rests. A local run that only repeats shows nothing new about its node.
 func (s *State) repeats(f *Run, last Last) bool {
 	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || len(f.Foreign.Result.Owed) > 0 || last.Passed == nil {
 		return false
@@ -72,8 +71,8 @@ func (s *State) repeats(f *Run, last Last) bool {
 	return as != nil && as.Node == f.Node && as.Passed() && as.Began().Equal(last.Passed.Began())
 }
 
-// touched reports whether the run may have done or tried anything on its node. For a proof,
-// the result is true, because the proof rests on a run that applied its catalog.
+// The method `touched` reports whether the run may have done or tried anything on its node. For a proof, the result
+// is true, because the proof rests on a run that applied its catalog.
 func (r *Run) touched() bool {
 	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
 }

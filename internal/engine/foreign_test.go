@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// TestARunOfUnknownTimeIsNotSince checks foreign runs that were reported a minute after event 7. Only a run whose agent
-// says when it began can have begun after the event.
+// TestARunOfUnknownTimeIsNotSince checks foreign runs that were reported a minute after event 7. If the agent does
+// not say when a run began, the run does not count as begun after the event.
 func TestARunOfUnknownTimeIsNotSince(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for ago, want := range map[time.Duration]bool{0: false, 30 * time.Second: true, time.Minute: false} {

@@ -30,17 +30,16 @@ func kindOf(st *Step) stepKind {
 	return unknown{}
 }
 
-// unknown is the kind of a step that this release does not know. Only viewers fold such a
-// step, and viewers decide nothing. The step begins nothing, and its job goes on until
-// the server reports its end.
+// The type `unknown` implements steps of a kind that this release does not know. Only viewers fold such a step, and
+// viewers decide nothing. The step begins nothing, and its job goes on until the server reports its end.
 type unknown struct{}
 
 func (unknown) next(*Job, *Step, View, *budget) []tutti.Body { return nil }
 
 func (unknown) busy(*Job, *Step) bool { return true }
 
-// runEnded treats an unknown outcome as good, because it is from a later release. The
-// server reports how the step ends.
+// runEnded treats an unknown outcome as good, because the outcome is from a later release. The server reports how the
+// step ends.
 func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	n.State = Done
 	if o := r.Outcome(); slices.Contains(tutti.Outcomes, o) && !o.Good() {
@@ -48,7 +47,7 @@ func (unknown) runEnded(_ *Step, n *StepNode, r *Run) {
 	}
 }
 
-// alone is the common part of kinds whose steps act on no node.
+// The type `alone` is the common part of kinds whose steps act on no node.
 type alone struct{}
 
 func (alone) busy(j *Job, st *Step) bool {
@@ -57,8 +56,8 @@ func (alone) busy(j *Job, st *Step) bool {
 
 func (alone) runEnded(*Step, *StepNode, *Run) {} // the step has no runs
 
-// begin returns the event that begins the step, if its turn has come. A noop job skips the step with a
-// message.
+// The method `begin` returns the event that begins the step, if all steps before it are done. A noop job skips the
+// step with a message.
 func (alone) begin(j *Job, st *Step, noop string) []tutti.Body {
 	switch {
 	case j.Halted() || !j.ready(st, ""):

@@ -29,7 +29,8 @@ func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Re
 
 // Lagging returns the time when a node compiles again after its last run lagged. Lagging
 // also reports whether the node has already compiled maxLags times. If the last run did
-// not lag, the time is zero. The argument `from` translates a time of the log.
+// not lag, the time is zero. The argument `from` turns a time of the log into a time of the server's clock (see
+// View.from).
 func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {
 	rest := lagRest / 2
 	first := len(runs)
@@ -42,9 +43,8 @@ func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Tim
 	return from(runs[len(runs)-1].EndedAt).Add(rest), len(runs)-first >= maxLags
 }
 
-// anew reports whether a node compiles once more because its run was stopped. A node compiles at
-// most maxAttempts times in the step. If PuppetDB lags, a node compiles at most maxLags times in
-// a row.
+// The method `anew` reports whether a node compiles once more because its run was stopped. A node compiles at most
+// maxAttempts times in the step. If PuppetDB lags, a node compiles at most maxLags times in a row.
 func (n *StepNode) anew(r *Run) bool {
 	if r.Lost != "" || !r.Result.Stopped {
 		return false
@@ -62,7 +62,7 @@ func (n *StepNode) anew(r *Run) bool {
 	return stops < maxAttempts
 }
 
-// resting reports whether a node pauses for PuppetDB before it compiles again.
+// The method `resting` reports whether a node pauses for PuppetDB before it compiles again.
 func (n *StepNode) resting(v View) bool {
 	again, _ := Lagging(n.Runs, v.from)
 	return v.Now.Before(again)

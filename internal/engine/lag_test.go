@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// late stops the active run of a node as if PuppetDB had lagged.
+// The method `late` stops the active run of a node as if PuppetDB had lagged.
 func (f *fleet) late(node tutti.NodeName) {
 	run := f.active(node)
 	f.append(&tutti.RunAsked{Run: run, Served: &tutti.Served{Lags: []tutti.Lag{{Node: "n2"}}}})

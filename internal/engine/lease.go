@@ -39,11 +39,11 @@ type Phase string
 const (
 	PhaseQueue   Phase = "queue"   // an older exclusive job with some of the same nodes has not ended
 	PhaseCheck   Phase = "check"   // the server asks the nodes whether they are enabled
-	PhaseQuiet   Phase = "quiet"   // waits until the runs of other jobs have ended
+	PhaseQuiet   Phase = "quiet"   // the job waits until the runs of other jobs have ended
 	PhaseHold    Phase = "hold"    // the job disables every node
-	PhaseIdle    Phase = "idle"    // waits for the end of Puppet processes that others began
-	PhaseRun     Phase = "run"     // the steps of the plan
-	PhaseEnd     Phase = "end"     // nothing more begins; waits until the job's runs have ended
+	PhaseIdle    Phase = "idle"    // the job waits for the end of Puppet processes that others began
+	PhaseRun     Phase = "run"     // the steps of the plan run
+	PhaseEnd     Phase = "end"     // nothing more begins; the job waits until its runs have ended
 	PhaseRelease Phase = "release" // every node gets back its earlier state
 	PhaseOver    Phase = "over"
 )
@@ -145,8 +145,8 @@ func (l *Leases) mayHold(n *Lease) bool {
 		n.State == tutti.LeaseEnabled && l.quiet
 }
 
-// stranger returns another job's unfinished run on a node of this job. The method returns
-// nil if there is no such run.
+// The method `stranger` returns another job's unfinished run on a node of this job. The method returns nil if there
+// is no such run.
 func (s *State) stranger(j *Job) *Run {
 	for _, n := range j.Leases.Nodes {
 		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
@@ -156,8 +156,8 @@ func (s *State) stranger(j *Job) *Run {
 	return nil
 }
 
-// Halted reports whether nothing more in the job begins. A job is halted if it was
-// cancelled or does not hold all its nodes.
+// Halted reports whether nothing more in the job begins. A job is halted if it was cancelled, or if the lease of one
+// of its nodes has failed.
 func (j *Job) Halted() bool { return j.Cancelled || j.Leases != nil && len(j.Leases.failed) > 0 }
 
 // WhyHalted explains why the job is halted, in the messages of its stopped runs and
@@ -198,7 +198,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
 			return say(tutti.LeaseBroken, byOther(r))
 		case r.Job == j.ID:
-			return nil // the server orders the node to end the lease
+			return nil // nothing changes yet: LeaseOrder makes the node end the lease
 		case r.Enabled:
 			return say(tutti.LeaseReleased, "")
 		case j.Leases.keep:
@@ -206,7 +206,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		}
 		return say(tutti.LeaseReleased, byOther(r))
 	case n.State == "" && r.Job != "" && r.Job != j.ID:
-		return nil // the server first orders the node to end the other job's lease
+		return nil // nothing changes yet: LeaseOrder makes the node end the other job's lease first
 	case n.State == "" && (r.Enabled || r.Job == j.ID):
 		return say(tutti.LeaseEnabled, "")
 	case n.State == "", n.State == tutti.LeaseEnabled && !r.Enabled && !r.Holds(j.ID):
@@ -270,9 +270,8 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	return out
 }
 
-// notice is the text for people who find the node disabled. The text stays the same as long as
-// the job lives. If a node rewrote the file, it could overwrite a file that someone else has
-// written.
+// The method `notice` returns the text for people who find the node disabled. The text stays the same as long as the
+// job lives, so that no node must write its file again. A second write could overwrite a file of someone else.
 func (j *Job) notice() string {
 	x := j.Plan.Exclusive
 	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)
@@ -286,19 +285,19 @@ func (j *Job) notice() string {
 	return text
 }
 
-// keeps reports whether a node stays disabled. A silent node does not stay disabled,
-// because the job has told the operator that the node's lease ends by itself.
+// The method `keeps` reports whether a node stays disabled. A silent node does not stay disabled, because the job has
+// told the operator that the node's lease ends by itself.
 func (l *Leases) keeps(node tutti.NodeName) bool {
 	n := l.of[node]
 	return l.keep && n != nil && n.State != tutti.LeaseSilent
 }
 
-// keeps reports whether the nodes stay disabled so that people can examine the failure.
+// The method `keeps` reports whether the nodes stay disabled so that people can examine the failure.
 func (j *Job) keeps() bool {
 	return j.Plan.Exclusive.Keep && !j.Cancelled && j.runs > 0 && j.verdict().Verdict == tutti.VerdictFailed
 }
 
-// overdue gives up nodes for which the job has waited too long.
+// The method `overdue` gives up nodes for which the job has waited too long.
 func (s *State) overdue(j *Job, v View) []tutti.Body {
 	var out []tutti.Body
 	l := j.Leases
@@ -368,8 +367,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor explains what a job waits for, if it waits because this job or another job is
-// exclusive. WaitsFor returns an empty string if the job does not wait.
+// A job may wait because it is exclusive, or because another job is exclusive. WaitsFor explains such a wait. If the
+// job waits for another reason or does not wait, WaitsFor returns an empty string.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""

@@ -19,7 +19,7 @@ type machine struct {
 	note tutti.JobID
 	file string // empty if Puppet is enabled
 	busy string
-	dead bool // its agent is dead
+	dead bool // the node's agent is dead
 }
 
 const somebody = "somebody: new disk"
@@ -66,8 +66,8 @@ func (f *exclusiveFleet) beginOneByOne(t *testing.T, x *tutti.Exclusive) {
 	f.talk(t)
 }
 
-// tell makes a node report once and follow the order. If crash is true, the node's agent
-// ends after it has written its note and before it changes Puppet's file.
+// The method `tell` makes a node report once and follow the order. If crash is true, the node's agent ends after it
+// has written its note and before it changes Puppet's file.
 func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	if m.dead {
 		return false
@@ -100,7 +100,7 @@ func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
 	return false
 }
 
-// talk lets all nodes report until nothing changes.
+// The method `talk` lets all nodes report until nothing changes.
 func (f *exclusiveFleet) talk(t fataler) {
 	t.Helper()
 	for range 20 {
@@ -442,15 +442,15 @@ func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			m := f.machines[rapid.SampledFrom(nodes).Draw(t, "node")]
 			switch rapid.IntRange(0, 11).Draw(t, "what") {
-			case 0: // somebody disables Puppet, whatever the file contains
+			case 0: // somebody disables Puppet, and replaces a file that is there
 				m.file, theirs[m.node] = somebody, true
-			case 1: // or somebody enables it
+			case 1: // somebody enables Puppet
 				m.file, theirs[m.node] = "", false
 			case 2:
 				m.busy = rapid.SampledFrom([]string{"", "pid 1"}).Draw(t, "busy")
 			case 3:
 				f.tell(m, true)
-			case 4: // its lease ends
+			case 4: // the node's lease ends
 				if m.note != "" && m.file == ours(m.note) {
 					m.file = ""
 				}

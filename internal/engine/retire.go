@@ -13,7 +13,7 @@ import (
 // Keep limits how many jobs and runs the state keeps.
 type Keep struct {
 	Jobs int
-	Runs int // of the kept jobs
+	Runs int // runs of the kept jobs
 }
 
 // maxRetired bounds how many jobs one decision retires, so that the events fit into one
@@ -61,15 +61,16 @@ func (s *State) Retire(keep Keep) []tutti.JobID {
 	return out
 }
 
-// share is one operator's part of the past.
+// The type `share` contains one operator's part of the past.
 type share struct {
 	by         string
 	jobs, runs int
 	ended      []*Job // jobs that may be retired, the oldest first
 }
 
-// less reports whether the share o has more jobs than the share s, or more runs if the argument `jobs`
-// is false. If the numbers are equal, the result is true if o's oldest finished job is older.
+// The method `less` reports whether the share s is smaller than the share o. It compares the numbers of jobs, or the
+// numbers of runs if `jobs` is false. If the numbers are equal, the result is true if o's oldest finished job is
+// older.
 func (s *share) less(o *share, jobs bool) bool {
 	has, others := s.runs, o.runs
 	if jobs {
@@ -78,8 +79,7 @@ func (s *share) less(o *share, jobs bool) bool {
 	return others > has || others == has && o.ended[0].Seq < s.ended[0].Seq
 }
 
-// retire forgets a job and its runs, except the runs that determine the standing of a
-// node.
+// The method `retire` forgets a job and its runs, except the runs that determine the standing of a node.
 func (s *State) retire(id tutti.JobID) []tutti.RunID {
 	j := s.Jobs[id]
 	if j == nil {
@@ -111,8 +111,8 @@ func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	return []tutti.RunID{id}
 }
 
-// claim notes that a run is the last run of its node. The method forgets earlier runs that
-// were kept only as the last runs of the node.
+// The method `claim` notes that a run is the last run of its node. The method forgets earlier runs that were kept
+// only as the last runs of the node.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -130,7 +130,8 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	})
 }
 
-// pass notes that a full run is the last one that passed its gate or proved its node good.
+// The method `pass` is called when a full run has passed its gate or proved its node good. The method notes that this
+// run is the node's last run of this kind.
 func (s *State) pass(r *Run) []tutti.RunID {
 	if r == nil || !r.Full() {
 		return nil
@@ -138,8 +139,8 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// report notes that, of all runs of its node with a report, this run is the latest. The method does nothing
-// if a later run has sent a report.
+// The method `report` notes that this run is the latest run of its node with a report. The method does nothing if a
+// later run has sent a report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {
@@ -155,8 +156,8 @@ func (s *State) report(r *Run) []tutti.RunID {
 	})
 }
 
-// applyPart notes a run with tags that passes its gate, up to retain.MaxPartial runs. When a full run passes its gate,
-// applyPart forgets these runs.
+// When a run with tags passes its gate, applyPart notes the run, if fewer than retain.MaxPartial runs are noted. When
+// a full run passes its gate, applyPart forgets these runs.
 func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
 	before := s.partial[r.Node]
 	switch {

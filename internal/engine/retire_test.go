@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// past appends one job for each given list of nodes. A job with the node `busy` stays unfinished.
+// The function `past` appends one job for each given list of nodes. A job with the node `busy` stays unfinished.
 func past(t *testing.T, f *fleet, jobs ...[]tutti.NodeName) []tutti.JobID {
 	t.Helper()
 	var ids []tutti.JobID
@@ -130,7 +130,8 @@ func TestARetiredJobLeavesTheLastRunOfEachNode(t *testing.T) {
 	}
 }
 
-// A server's state does not grow with the time for which it runs, but only with the jobs that it keeps.
+// The size of a server's state depends on the jobs that the server keeps. It does not depend on how long the server
+// has run.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFleet()
 	keep := engine.Keep{Jobs: 10, Runs: 15}

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// running runs Puppet on the nodes of its target. A node compiles again when its gate stops it.
-// The step ends when all its nodes have ended.
+// The type `running` implements run steps. A run step runs Puppet on the nodes of its target. A node compiles again
+// when its gate stops it. The step ends when all its nodes have ended.
 type running struct{}
 
 // Run implements tutti.StepTable.
@@ -22,7 +22,7 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 		return nil
 	}
 	if !st.PerNode && !j.ready(st, "") {
-		return nil // no node in the step is ready in this case
+		return nil // without `per: node`, all nodes of the step become ready together
 	}
 	var out []tutti.Body
 	inFlight := st.count(Active)
@@ -116,9 +116,8 @@ func (j *Job) ranOn(node tutti.NodeName) bool {
 	})
 }
 
-// skips ends those runs of a halted job that no node has claimed. Otherwise these runs
-// would begin when their nodes connect again. The method also stops the runs that are held
-// at their gates.
+// The method `skips` ends those runs of a halted job that no node has claimed. If it did not, these runs would begin
+// when their nodes connect again. The method also stops the runs that are held at their gates.
 func (j *Job) skips(st *Step) []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {

@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// SetBack describes a node that has lost a run of the log, or has a run that the log has lost.
+// SetBack describes a node that has forgotten a run which is in the log, or a node with a run that the log has lost.
 type SetBack struct {
 	*tutti.NodeSetBack
-	Seq uint64 // of the event
+	Seq uint64 // sequence of the event
 	At  time.Time
 }
 

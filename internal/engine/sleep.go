@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// sleeping lets some time pass. The time counts from the StepStarted event, so it also
-// passes while no server is running.
+// The type `sleeping` implements sleep steps. A sleep step lets some time pass. The time counts from the StepStarted
+// event, so it also passes while no server is running.
 type sleeping struct{ alone }
 
 // Sleep implements tutti.StepTable.
@@ -33,9 +33,8 @@ func (k sleeping) next(j *Job, st *Step, v View, _ *budget) []tutti.Body {
 	return []tutti.Body{body}
 }
 
-// begun returns when something began according to the log. If the logged time is in the
-// future, the clock that wrote it was ahead. In that case, the result is the time when
-// this server began to serve.
+// The method `begun` returns when something began according to the log. If the logged time is in the future, the
+// clock that wrote it was ahead. In that case, the result is the time when this server began to serve.
 func (v View) begun(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since

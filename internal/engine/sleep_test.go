@@ -15,8 +15,8 @@ func sleepStep(d time.Duration, after ...tutti.StepName) tutti.Step {
 	return tutti.Step{Name: "pause", After: after, Timeout: d, Sleep: &tutti.SleepStep{For: d}}
 }
 
-// asleep is a job at the beginning of a sleep of 30 s. The job began a minute after the
-// server started.
+// The function `asleep` returns a fleet with a job at the beginning of a sleep of 30 s. The job began a minute after
+// the server started.
 func asleep(t *testing.T, mode tutti.Mode, more ...tutti.Step) *fleet {
 	t.Helper()
 	f := newFleet()
@@ -26,7 +26,7 @@ func asleep(t *testing.T, mode tutti.Mode, more ...tutti.Step) *fleet {
 	return f
 }
 
-// told returns the events since the job's start, as text.
+// The method `told` returns the events since the job's start, as text.
 func (f *fleet) told() []string {
 	var out []string
 	for _, e := range f.log[1:] {

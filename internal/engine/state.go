@@ -28,11 +28,11 @@ type State struct {
 	started   int                              // how many jobs have ever started
 }
 
-// last are the runs that determine the standing of a node. The last runs stay when their
-// jobs are retired.
+// The type `last` contains the runs that determine the standing of a node. The last runs stay when their jobs are
+// retired.
 type last struct {
-	claimed  tutti.RunID // of any mode
-	applied  tutti.RunID // claimed in mode apply
+	claimed  tutti.RunID // the last claimed run of any mode
+	applied  tutti.RunID // the last claimed full run
 	passed   tutti.RunID // the last full run that passed its gate or proved the node good
 	reported tutti.RunID // see Last.Reported
 	left     tutti.RunID // see Last.Left
@@ -79,8 +79,8 @@ type Step struct {
 	EndedAt   time.Time
 	State     StepState
 	Message   string        // only for a wait or converge step
-	Verdict   tutti.Verdict // of a converge step
-	Nodes     []*StepNode   // only for a run step; sorted by name
+	Verdict   tutti.Verdict // only for a converge step
+	Nodes     []*StepNode   // of a run step: all nodes, sorted by name; of a converge step: the nodes that have taken part
 
 	byNode map[tutti.NodeName]*StepNode
 }
@@ -96,11 +96,11 @@ const (
 	Failed  StepState = "failed"
 )
 
-// StepNode is one node of a run step.
+// StepNode is one node of a run or converge step.
 type StepNode struct {
 	Node  tutti.NodeName
 	State StepState
-	Runs  []*Run // all attempts, the last one last
+	Runs  []*Run // all attempts, the oldest first
 }
 
 // Last returns the node's latest run in the step, or nil.
@@ -122,15 +122,15 @@ type Run struct {
 	GatedSeq   uint64 `json:"-"`
 	EndedSeq   uint64 `json:"-"`
 
-	Fence  tutti.Fence `json:"-"` // of the order
+	Fence  tutti.Fence `json:"-"` // fence of the order
 	Fenced bool        `json:"-"` // the node that claimed the run stores fences
 	Told   bool        `json:"-"` // the node itself sent the Result
 	// Restored is true if the log was reset to a backup between the order and the end of the run. Nobody knows what the
 	// run published in between.
 	Restored bool `json:"-"`
 
-	// ToldSeq and ToldAt are when the Result came. The server may have counted the run as
-	// ended before that.
+	// ToldSeq and ToldAt say when the Result came. The server may have counted the run as ended before the Result
+	// came.
 	ToldSeq uint64    `json:"-"`
 	ToldAt  time.Time `json:"-"`
 
@@ -157,7 +157,7 @@ type Run struct {
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`
 	Proved  bool              `json:"proved,omitempty"` // the run was stopped because its node is good
-	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: when the run began that applied the present state of the node
+	Rests   time.Time         `json:"rests,omitzero"`   // for a proof: the beginning of the run that applied the present state of the node
 	RestsAt tutti.Clock       `json:"-"`                // the same time as Rests, by the agent's clock
 	Values  []string          `json:"values,omitempty"` // the keys that the run's catalog publishes
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // the grants that the run lacked (see tutti.RunRefused)
@@ -166,7 +166,7 @@ type Run struct {
 	Left    bool              `json:"left,omitempty"`   // the run was given up because its node left the fleet
 	Result  *tutti.Result     `json:"result,omitempty"` // the result, even if it came after Lost was set
 	// Foreign is set for a run that no server ordered. A foreign run belongs to no job and has
-	// no gate. Its EndedAt is when the node reported the run.
+	// no gate. For a foreign run, EndedAt is the time when the node reported the run.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`
 }
 
@@ -187,9 +187,9 @@ func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
 
 // Last are the runs that determine the standing of a node. Each may be nil.
 type Last struct {
-	Claimed *Run // of any mode
-	Applied *Run // claimed in mode apply
-	Passed  *Run // the last run in mode apply that passed its gate or proved that its node is good
+	Claimed *Run // the last claimed run of any mode
+	Applied *Run // the last claimed full run
+	Passed  *Run // the last full run that passed its gate or proved its node good
 	// Reported is the latest run of any mode whose report contains resources (tutti.Result.Tells). The latest run
 	// is the one that was wanted last, because results may arrive in another order.
 	Reported *Run
@@ -199,10 +199,11 @@ type Last struct {
 	Shown *Run
 	// Previews are the latest runs that changed nothing and show what a full run would find (see retain.Previews).
 	Previews []*Run
-	// SetBack is set when the node was set back, until a full run of the node passes its gate.
+	// SetBack is set if the node was set back, and no full run of the node has passed its gate since then.
 	SetBack *SetBack
 	// Foreign are the kept foreign runs that are later than Applied and Passed, the latest first. Foreign contains
-	// noop runs only if they are unwatched. Foreign does not contain local runs that repeat Passed.
+	// only those noop runs that may have disturbed something (see tutti.Foreign.Disturbs). Foreign does not contain
+	// local runs that repeat Passed.
 	Foreign []*Run
 	// Partial are runs with tags in mode apply that have passed their gate since the last full run passed its
 	// gate. Only the first retain.MaxPartial of these runs are kept.

@@ -58,8 +58,8 @@ func (s *Summary) count(r *Run) {
 	}
 }
 
-// paths computes the longest chain that ends in a step, or in a node of a step. Each
-// chain is computed only once.
+// The type `paths` computes the longest chain that ends in a step, or in a node of a step. Each chain is computed
+// only once.
 type paths struct {
 	job   *Job
 	steps map[*Step]time.Duration
@@ -96,7 +96,7 @@ func (p *paths) node(st *Step, n *StepNode) time.Duration {
 	return total
 }
 
-// before returns the longest chain for which the step, or the node in the step, waited.
+// The method `before` returns the longest chain for which the step, or the node in the step, waited.
 func (p *paths) before(st *Step, n *StepNode) time.Duration {
 	var longest time.Duration
 	for _, name := range st.After {

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// waiting waits for something outside Puppet. The server repeats its question and ends
-// the step when the answer is good. The step's timeout applies.
+// The type `waiting` implements wait steps. A wait step waits for something outside Puppet. The server repeats its
+// question and ends the step when the answer is good. The step's timeout applies.
 type waiting struct{ alone }
 
 // Wait implements tutti.StepTable.

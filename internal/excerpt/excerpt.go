@@ -112,7 +112,7 @@ func Ends(path string, each int64, cut func(bytes int64) []byte) ([]byte, error)
 		return nil, err
 	}
 	out = out[:bytes.LastIndexByte(out, '\n')+1]
-	end := make([]byte, each+1) // with one more byte, to see where a line begins
+	end := make([]byte, each+1) // one byte more than `each`: if this byte is a line break, a whole line follows
 	if _, err := file.ReadAt(end, info.Size()-each-1); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *Splitter) Split(piece []byte, f func(line []byte)) {
 	}
 }
 
-// end handles a last line that has no line break.
+// The method `end` handles a last line that has no line break.
 func (s *Splitter) end(f func(line []byte)) {
 	if len(s.rest) > 0 {
 		f(s.rest)

@@ -16,8 +16,8 @@ import (
 // maxCodeRead is the largest file of code that an operator can read, in bytes.
 const maxCodeRead = 8 << 20
 
-// pushes has the pushes of an environment: the push in the fold, and the pushes that the log still has.
-// The latest push is last.
+// The type `pushes` contains the pushes of an environment: the push in the fold, and the pushes that the log still
+// has. The latest push is last.
 type pushes struct {
 	now tutti.CodePushed
 	log []tutti.Event
@@ -96,7 +96,7 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead,
 	return out, tutti.Wrap("", err, "%s", out.Path)
 }
 
-// below returns the files below dir. If dir is not a directory, the function returns no files.
+// The function `below` returns the files below dir. If dir is not a directory, the function returns no files.
 func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	out := map[string]tutti.CodeFile{}
 	for name, f := range m.Files {
@@ -107,7 +107,7 @@ func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 	return out
 }
 
-// pushes reads the pushes of an environment. If the environment is empty, the method uses the
+// The method `pushes` reads the pushes of an environment. If the environment is empty, the method uses the
 // environment of the fleet file.
 func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
 	var p pushes
@@ -138,7 +138,7 @@ func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error
 	return p, nil
 }
 
-// last returns the last push of a code. The function returns nil if the log has no push of this code.
+// The method `last` returns the last push of a code. The method returns nil if the log has no push of this code.
 func (p pushes) last(code tutti.Digest) *tutti.Event {
 	for i, e := range slices.Backward(p.log) {
 		if e.Body.(*tutti.CodePushed).Code == code {
@@ -148,8 +148,8 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 	return nil
 }
 
-// before returns the code of the previous push. While the latest push is held, the result is the code that nodes
-// still use. The function returns an empty digest if this code is not known.
+// The method `before` returns the code of the previous push. While the latest push is held, the result is the code
+// that nodes still use. The method returns an empty digest if this code is not known.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {
 		return p.now.Released
@@ -165,7 +165,7 @@ func (p pushes) before() tutti.Digest {
 	return ""
 }
 
-// version returns who last pushed a code, and when.
+// The method `version` returns who last pushed a code, and when.
 func (p pushes) version(code tutti.Digest) api.CodeVersion {
 	out := api.CodeVersion{Code: code}
 	if e := p.last(code); e != nil {
@@ -194,7 +194,7 @@ func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tu
 	return manifest, tutti.Wrap(tutti.CodeDamaged, err, "the list of the files of %.19s", code)
 }
 
-// changes returns the files that differ between a code and the latest push, sorted by path.
+// The method `changes` returns the files that differ between a code and the latest push, sorted by path.
 func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([]api.CodeChange, error) {
 	old, err := rd.manifest(ctx, p, before)
 	if err != nil {
@@ -223,8 +223,8 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	return out, nil
 }
 
-// having returns how many nodes had a code in their last run in mode apply. The function also returns the other
-// nodes of the environment.
+// The method `having` returns how many nodes had a code in their last run in mode apply. The method also returns
+// the other nodes of the environment.
 func (v View) having(environment string, code tutti.Digest) (have int, others []tutti.NodeName) {
 	for n := range v.Registry.Nodes {
 		has, last := v.has(n), v.Engine.Last(n).Applied

@@ -30,8 +30,8 @@ func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage)
 	})
 }
 
-// effect groups the nodes by the time when they would run. A node runs at the earliest time
-// that the rules give for one of its changed questions.
+// The method `effect` groups the nodes by the time when they would run. A node runs at the earliest time that the
+// rules give for one of its changed questions.
 func (v View) effect(affected []data.Affected) api.Effect {
 	var out api.Effect
 	times := []tutti.ReactionTime{""}

@@ -31,7 +31,7 @@ func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 			needs[n] = true
 		}
 		for _, l := range v.Data.Links() {
-			// This copy does not belong to the fold.
+			// Copy the question, because the fold may change its own question after this call.
 			l.Question = &data.Question{Query: l.Query, Node: l.Node, Hard: l.Hard}
 			links = append(links, l)
 		}

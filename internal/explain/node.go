@@ -9,16 +9,16 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// examined is the state of a node, with additional data from its record and the log.
+// The type `examined` is the state of a node, with additional data from its record and the log.
 type examined struct {
 	stood
 	record  *tutti.Record // nil if the record is not stored
-	reads   []tutti.Read  // reads from the record, or, without places, from the fold
+	reads   []tutti.Read  // the reads of the record; if there is no record, the reads of the fold, which have no places
 	changed map[string]api.ChangedRead
 	order   []string // the keys of the map `changed`, in order
 }
 
-// examine reads the state of a node from the fold, and then the rest from the log and the blobs.
+// The method `examine` reads the state of a node from the fold, and then the rest from the log and the blobs.
 func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, error) {
 	x := &examined{changed: map[string]api.ChangedRead{}}
 	err := rd.look(ctx, func(v View) (err error) {
@@ -43,7 +43,7 @@ func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, 
 	return x, rd.trace(ctx, x)
 }
 
-// trace finds in the log who has changed the data that a node read.
+// The method `trace` finds in the log who has changed the data that a node read.
 func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	node := x.view.Node
 	var keys []string
@@ -102,7 +102,7 @@ func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
 	return out[:min(len(out), maxProviders)]
 }
 
-// since finds out when a node became stale or suspect.
+// The method `since` finds out when a node became stale or suspect.
 func (x *examined) since(t *trail) {
 	st := &x.standing
 	switch st.State {

@@ -41,7 +41,7 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 			loses[u.Node] = true
 			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
 		}
-		// False if the request has no code, or the current code.
+		// The variable `other` is false if the request has no code, or has the current code.
 		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code
 		for n := range v.Registry.Nodes {
 			last := v.Engine.Last(n).Applied

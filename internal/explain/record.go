@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// kept contains the stored parts of a run's record. Nobody may change the data to which its pointers point.
+// The type `kept` contains the stored parts of a run's record. Nobody may change the data to which its pointers
+// point.
 type kept struct {
 	node   tutti.Digest     // the record from the node; empty if the node has sent none
 	served *tutti.Served    // the record from the run's Puppet Server; nil if there is none
@@ -52,7 +53,7 @@ func (rd *Reader) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, 
 	return *record, nil
 }
 
-// loadRecord reads the record of a run. The function returns nil if the record is not stored.
+// loadRecord reads the record of a run. The method returns nil if the record is not stored.
 func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error) {
 	if of.node == "" {
 		return nil, nil
@@ -81,7 +82,7 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 // the results of identify as keys, and the map `keys` has hiera keys.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
-// places reads the places. If the places are not stored, the result is empty.
+// The method `places` reads the places. If the places are not stored, the result is empty.
 func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
 	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
 	if served.Record == "" {
@@ -179,7 +180,7 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, tutti.Wrap(tutti.CodeInvalid, errors.Join(err, unread), "a stored record")
 }
 
-// firstOf is like data.FirstOf, but returns an empty list for an empty list.
+// firstOf is like data.FirstOf, but returns an empty list for `[]`, where data.FirstOf returns nil.
 func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, _, err := data.FirstOf[T](what, raw, most)
 	if out == nil && len(raw) > 0 && string(raw) != "null" {
@@ -188,7 +189,7 @@ func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	return out, err
 }
 
-// published decodes the first maxPublished values that a run has published.
+// The function `published` decodes the first maxPublished values that a run has published.
 func published(raw json.RawMessage) (map[string]tutti.Digest, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

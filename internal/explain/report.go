@@ -49,13 +49,13 @@ func (v View) runReport(r *engine.Run) api.RunReport {
 		GateWhy: r.GateWhy, Lost: r.Lost, Retired: v.retired(r),
 	}
 	if r.Result != nil {
-		result := *r.Result // no code changes the lists in it
+		result := *r.Result // the lists need no copy, because no code changes them
 		out.Result = &result
 	}
 	return out
 }
 
-// retired reports whether the server may have deleted the report and the log of a run.
+// The method `retired` reports whether the server may have deleted the report and the log of a run.
 func (v View) retired(r *engine.Run) bool {
 	switch said := v.Reports; {
 	case said == nil:
@@ -122,7 +122,8 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "the server has no run of node %q; run the node: tutti converge %s", string(n.Node), n.Node)
 }
 
-// report reads the report of a run, or returns why it is missing. The function also returns how many bytes it has read.
+// The method `report` reads the report of a run, or returns why it is missing. The method also returns how many bytes
+// it has read.
 func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
@@ -223,8 +224,8 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChang
 	return out, err
 }
 
-// fillChanges reads the reports of runs. The function begins with the reports of failed runs. The function
-// skips runs without changes.
+// fillChanges reads the reports of runs. The method begins with the reports of failed runs. The method skips runs
+// without changes.
 func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
 	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {
@@ -259,7 +260,7 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *ap
 	return nil
 }
 
-// unread records a run whose report was not read.
+// The function `unread` records a run whose report was not read.
 func unread(out *api.JobChanges, why string, node tutti.NodeName) {
 	const most = 20 // the largest number of reasons, and of nodes for each reason
 	find := func(why string) int {

@@ -31,7 +31,7 @@ func splitReference(text string) (typ, title string, err error) {
 	return strings.Join(segments, "::"), parts[2], nil
 }
 
-// told has the data of the fold about a resource of a node.
+// The type `told` contains the data of the fold about a resource of a node.
 type told struct {
 	run      api.RunView
 	retired  bool // the report of the run may have been deleted
@@ -72,8 +72,8 @@ func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (
 	return out, err
 }
 
-// told finds the last run of a node whose report has resources. The function also finds the nodes
-// that export the resource. A proof applies nothing, so the method uses the run before the proof.
+// The method `told` finds the last run of a node whose report has resources. The method also finds the nodes that
+// export the resource. A proof applies nothing, so the method uses the run before the proof.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
@@ -100,7 +100,8 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	return out, nil
 }
 
-// tells returns true if the report of a foreign or local run has resources. Such a run has no phases.
+// The function `tells` returns true if the report of a foreign or local run has resources. Such a run has no phases,
+// so tutti.Result.Tells cannot be used.
 func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
 // fillStatus reads the status of the resource in a report.
@@ -141,7 +142,7 @@ func readsIn(record tutti.Record, containers []string) ([]tutti.Read, []tutti.Ke
 	return reads, keys
 }
 
-// fillExported returns which nodes export the resource, if the run has collected it.
+// If the run has collected the resource, fillExported stores in `out` which nodes export it.
 func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports []tutti.Export, out *api.ResourceExplanation) error {
 	for _, e := range exports {
 		for _, r := range record.Reads {

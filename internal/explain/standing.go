@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// moment is the time of an answer. The time is a sequence of the log. If the sequence is
-// not known, the moment is the earliest possible time.
+// The type `moment` says when an answer was given: at a sequence of the log. If the sequence is not known, the moment
+// is the earliest possible time.
 type moment struct {
 	seq uint64
 	at  time.Time
@@ -29,7 +29,7 @@ func (m moment) before(seq uint64, at time.Time) bool {
 	return at.After(m.at)
 }
 
-// stood is the state of a node in one version of the fold.
+// The type `stood` is the state of a node in one version of the fold.
 type stood struct {
 	view     api.NodeView
 	standing api.NodeStanding
@@ -46,7 +46,7 @@ type stood struct {
 	before   []api.WaitedFor
 }
 
-// stand returns the state of a node. The result shares nothing with the fold.
+// The method `stand` returns the state of a node. The result shares nothing with the fold.
 func (v View) stand(name tutti.NodeName) (stood, error) {
 	n := v.Registry.Nodes[name]
 	if n == nil {
@@ -125,7 +125,8 @@ func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	return out
 }
 
-// before returns those questions of a node that are answered by other nodes which need a run themselves.
+// Other nodes answer questions of a node. If such another node needs a run itself, the method `before` returns the
+// question that it answers.
 func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
 	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
@@ -161,7 +162,7 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 		return api.NodeGood
 	case converge.Proof:
 		return api.NodeSuspect
-	case converge.Apply: // the last run gives the reason
+	case converge.Apply: // the state depends on the last run (below)
 	}
 	if r := st.Run; r != nil && r.Foreign != nil {
 		if r.Outcome().Good() {
@@ -188,7 +189,7 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	}
 }
 
-// pair is a run together with the previous run of its node, and the questions of both.
+// The type `pair` is a run together with the previous run of its node, and the questions of both.
 type pair struct {
 	view        *api.RunView
 	wanted      time.Time
@@ -197,7 +198,8 @@ type pair struct {
 	beforeCode  tutti.Digest
 }
 
-// runs fills in views of runs in which only the id is set. The function also adds the reasons why the runs were needed.
+// Before the call, only the ids of the views are set. The method `runs` fills in the rest, and adds the reasons why
+// the runs were needed.
 func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {
@@ -232,7 +234,7 @@ func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	return err
 }
 
-// tell records how the inputs of a run differ from the inputs of the previous run.
+// The method `tell` records how the inputs of a run differ from the inputs of the previous run.
 func (p *pair) tell() {
 	if p.before == nil || p.now == nil {
 		return

@@ -79,7 +79,7 @@ func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []
 	return failed
 }
 
-// lacking returns the wanted grants that a node does not have.
+// The function `lacking` returns the wanted grants that a node does not have.
 func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, wants []tutti.Grant) []tutti.Grant {
 	has, keys := policy.ExportsOf(fleet, groups, node), policy.KeysOf(fleet, groups, node)
 	var out []tutti.Grant
@@ -109,20 +109,21 @@ func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, w
 	return policy.Merge(out, nil)
 }
 
-// item is one permission that nodes lack.
+// The type `item` is one permission that nodes lack.
 type item struct {
 	kind      string // exports, write or read
 	name      string
 	dangerous bool
 }
 
-// holder is a group that gets a grant, and whether the grant is dangerous.
+// The type `holder` is a group that gets a grant, and whether the grant is dangerous.
 type holder struct {
 	group     tutti.GroupName
 	dangerous bool
 }
 
-// suggest turns the grants that nodes lack into grants to groups. The function prefers groups that have no other nodes.
+// The function `suggest` turns the grants that nodes lack into grants to groups. The function prefers groups that
+// have no other nodes.
 func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []api.SuggestedGrant {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range all {
@@ -178,9 +179,9 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 	return list
 }
 
-// cover chooses groups that contain these nodes. The function prefers groups with few other nodes. For each chosen
-// group, the result has the nodes for which the group is chosen. Nodes without a group are listed under the empty
-// group.
+// The function `cover` chooses groups that contain these nodes. The function prefers groups with few other nodes. For
+// each chosen group, the result has the nodes for which the group is chosen. Nodes without a group are listed under
+// the empty group.
 func cover[V any](nodes map[tutti.NodeName]V, groups func(tutti.NodeName) []tutti.GroupName, members map[tutti.GroupName][]tutti.NodeName) map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}
 	left := map[tutti.NodeName]bool{}

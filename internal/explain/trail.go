@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// trail has the changes of data that the log still has. The trail is read outside the writer.
+// The type `trail` contains the changes of data that are still in the log. The trail is read outside the writer.
 type trail struct {
 	values  map[string][]api.ValueVersion      // by key, in order
 	exports map[tutti.NodeName][]exportsChange // the exports that other nodes read, in order
@@ -22,14 +22,14 @@ type trail struct {
 	sets    map[tutti.Digest][]tutti.Export
 }
 
-// exportsChange is a set of exports and the event with which it begins. A set of exports ends
-// with the next set, or with the removal of the node.
+// exportsChange is a set of exports and the event that made it the node's present set. The set stays until the node's
+// next set, or until the removal of the node.
 type exportsChange struct {
 	tutti.ExportsSet
 	event tutti.Event
 }
 
-// trail reads from the log all changes of these keys, all exports and all pushes.
+// The method `trail` reads from the log all changes of these keys, all exports and all pushes.
 func (rd *Reader) trail(ctx context.Context, keys ...string) (*trail, error) {
 	t := &trail{
 		values: map[string][]api.ValueVersion{}, exports: map[tutti.NodeName][]exportsChange{},
@@ -74,7 +74,7 @@ func (t *trail) add(e tutti.Event) {
 	}
 }
 
-// version returns the value after an event.
+// The function `version` returns the value after an event.
 func version(e tutti.Event) api.ValueVersion {
 	v := api.ValueVersion{Seq: e.Seq, At: e.At, By: e.By}
 	switch b := e.Body.(type) {
@@ -100,7 +100,8 @@ func causeOf(key string, v api.ValueVersion) api.Cause {
 // maxCauses is how many changes of one answer are compared. The compared changes are the latest ones.
 const maxCauses = 100
 
-// causes returns, in order, how the answer to a node's question has changed since the node got it.
+// The method `causes` returns, in order, how the answer to a node's question has changed since the node got this
+// answer.
 func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	var out []api.Cause
 	if q.Kind == tutti.QueryCollect {
@@ -154,7 +155,7 @@ func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Que
 	return out, nil
 }
 
-// compare adds to c the members of an answer that differ between two sets of exports.
+// The method `compare` adds to c the members of an answer that differ between two sets of exports.
 func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before *exportsChange, after exportsChange) error {
 	was := map[string]string{}
 	var err error
@@ -168,7 +169,7 @@ func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before
 	}
 	is, err := t.matching(ctx, q, after.ExportsSet)
 	if err != nil {
-		if tutti.CodeOf(err) == tutti.CodeNotFound { // an old set of exports that was replaced since then
+		if tutti.CodeOf(err) == tutti.CodeNotFound { // the set is old, and is not stored any more
 			return nil
 		}
 		return err
@@ -191,7 +192,7 @@ func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before
 	return nil
 }
 
-// matching returns those exports of a set that a collector finds, by reference.
+// The method `matching` returns those exports of a set that a collector finds, by reference.
 func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSet) (map[string]string, error) {
 	out := map[string]string{}
 	if set.Count == 0 {
@@ -216,7 +217,7 @@ func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSe
 		if e.Type != q.Type || !filter.Match(e) {
 			continue
 		}
-		e.File, e.Line = "", 0 // a different line does not change an answer
+		e.File, e.Line = "", 0 // the file and the line do not belong to an answer
 		text, err := json.Marshal(e)
 		if err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplan
 	return out, rd.runs(ctx, out.Run)
 }
 
-// hieraFeed returns the hiera key that a value sets, and the nodes that look this key up. The function returns nil if
+// hieraFeed returns the hiera key that a value sets, and the nodes that look this key up. The method returns nil if
 // the value sets no hiera key.
 func (v View) hieraFeed(path string) *api.HieraFeed {
 	node, key, ok := data.HieraKey(path)
@@ -63,8 +63,8 @@ func (v View) hieraFeed(path string) *api.HieraFeed {
 	return out
 }
 
-// versions returns the past values of a key, the latest one first. The values come from the
-// log and the latest snapshot. Changes by operators also come from the audit trail.
+// The method `versions` returns the past values of a key, the latest one first. The values come from the log and the
+// latest snapshot. Changes by operators also come from the audit trail.
 func (rd *Reader) versions(ctx context.Context, key string) ([]api.ValueVersion, error) {
 	t, err := rd.trail(ctx, key)
 	if err != nil {

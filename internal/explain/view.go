@@ -34,7 +34,7 @@ type Settings struct {
 	KeepJobs int
 }
 
-// seen returns the time of a node's last message.
+// The method `seen` returns the time of a node's last message.
 func (v View) seen(n tutti.NodeName) time.Time {
 	at, _ := v.Present.Last(n)
 	return at
@@ -80,13 +80,13 @@ func New(look Look, past Past, blobs tutti.Blobs) *Reader {
 	return &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
 }
 
-// has returns the inputs of a node's runs.
+// The method `has` returns the inputs of a node's runs.
 func (v View) has(name tutti.NodeName) converge.Has {
 	_, beat := v.Present.Last(name)
 	return v.Has(name, beat.Puppet)
 }
 
-// node returns a node in the form that operators see, without its pauses and its standing.
+// The method `node` returns a node in the form that operators see, without its pauses and its standing.
 func (v View) node(n *fold.Node) api.NodeView {
 	seen, beat := v.Present.Last(n.Node)
 	out := api.NodeView{
@@ -113,7 +113,7 @@ func (v View) node(n *fold.Node) api.NodeView {
 	return out
 }
 
-// lastForeign returns the latest foreign run of a node. The function returns nil if this run is not
+// lastForeign returns the latest foreign run of a node. The method returns nil if this run is not
 // later than the last run of Tutti.
 func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	all := v.Engine.Foreigns(node)
@@ -137,7 +137,7 @@ func fillRun(v *api.NodeView, r *engine.Run) {
 	}
 }
 
-// run returns a run in the form that operators see.
+// The method `run` returns a run in the form that operators see.
 func (v View) run(r *engine.Run) api.RunView {
 	out := api.RunView{
 		Run: r.Run, Node: r.Node, Job: r.Job, Step: r.Step, Mode: r.Mode, Code: r.Code,
@@ -150,7 +150,7 @@ func (v View) run(r *engine.Run) api.RunView {
 	case r.Compiled != nil:
 		out.Puppet = r.Compiled.Puppet
 	case r.Foreign != nil:
-		// This time is from the clock of the node. The node may have reported the run much later.
+		// Here EndedAt is by the clock of the node. The node may have reported the run much later.
 		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt
 	}
 	if !r.Ended() {

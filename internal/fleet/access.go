@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// access reads the section that says who may do what (ADR 0024).
+// The method `access` reads the section that says who may do what (ADR 0024).
 func (r *reader) access(n *yaml.Node, plans []tutti.Plan) []tutti.Access {
 	elements, _ := r.list(n, "access")
 	before := len(r.problems)
@@ -43,7 +43,7 @@ func (r *reader) accessEntry(at *yaml.Node, plans []tutti.Plan) tutti.Access {
 		return a
 	}
 	if len(a.To) == 0 || len(a.May) == 0 {
-		r.report(at, "like `{to: ada, may: run}`", "access: both to and may are needed")
+		r.report(at, "like `{to: ada, may: run}`", "access: both `to` and `may` are needed")
 	}
 	for name, verbs := range map[string][]tutti.Verb{
 		"plans": {tutti.VerbRun}, "groups": {tutti.VerbRun, tutti.VerbPuppet}, "noop": {tutti.VerbRun}, "keys": {tutti.VerbData},

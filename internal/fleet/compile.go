@@ -12,8 +12,8 @@ import (
 
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// nameSteps refuses a name that is used twice. The function names steps without a name after what
-// they do: run-storage, then run-storage-2. The function reports whether the names are unique.
+// nameSteps refuses a name that is used twice. The method names steps without a name after what
+// they do: run-storage, then run-storage-2. The method reports whether the names are unique.
 func (r *reader) nameSteps(what string, drafts []draft) bool {
 	unique := true
 	lines := map[tutti.StepName]int{}
@@ -55,7 +55,7 @@ func defaultName(d draft) string {
 	return strings.Trim(name, "-")
 }
 
-// connect resolves the edges. A step without the key `after` gets an edge from the previous step.
+// The method `connect` resolves the edges. A step without the key `after` gets an edge from the previous step.
 func (r *reader) connect(what string, drafts []draft) {
 	var names []string
 	known := map[string]bool{}

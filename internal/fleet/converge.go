@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// convergeKind runs Puppet on nodes that need it, until no node does.
+// convergeKind implements converge steps. A converge step runs Puppet on the nodes that need it, until no node needs
+// it.
 type convergeKind struct{}
 
 // Converge implements tutti.StepTable.
@@ -60,7 +61,7 @@ func (r *reader) convergeTarget(n *yaml.Node) string {
 		return r.target(n, what)
 	}
 	if r.known.groups[wholeFleet] || r.known.nodes[wholeFleet] {
-		r.report(n, "name that otherwise", "%s: %q means all nodes, but this file also has a group or node with this name", what, wholeFleet)
+		r.report(n, "give that group or node another name", "%s: %q means all nodes, but this file also has a group or node with this name", what, wholeFleet)
 	}
 	return ""
 }

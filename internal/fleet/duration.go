@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// duration reads a positive duration.
+// The method `duration` reads a positive duration.
 func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	d, ok := r.anyDuration(n, what)
 	if ok && d <= 0 {
@@ -16,8 +16,8 @@ func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	return d
 }
 
-// anyDuration reads a duration in Go's format. The function refuses a bare number without a unit, because some
-// people mean seconds and others minutes. The function returns false if it has reported a problem.
+// anyDuration reads a duration in Go's format. The method refuses a bare number without a unit, because some
+// people mean seconds and others minutes. The method returns false if it has reported a problem.
 func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	n = follow(n)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// exclusive reads the key `exclusive` of a plan, which is `true` or a mapping. The function
-// returns nil if the plan does not have the key.
+// The method `exclusive` reads the key `exclusive` of a plan, which is `true` or a mapping. The method returns nil
+// if the plan does not have the key.
 func (r *reader) exclusive(n *yaml.Node, plan tutti.Plan) *tutti.Exclusive {
 	if n == nil {
 		return nil

@@ -40,7 +40,8 @@ func Parse(name string, source []byte) (tutti.Fleet, error) {
 	return fleet, nil
 }
 
-// document returns the only document of the source. If there is a problem, it reports the problem and returns nil.
+// The method `document` returns the only document of the source. If there is a problem, the method reports the
+// problem and returns nil.
 func (r *reader) document(source []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
 	var doc, more yaml.Node
@@ -68,8 +69,8 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// fleet reads the whole file. The function reads groups first, wherever they are in the file,
-// because grants, plans and order refer to groups.
+// The method `fleet` reads the whole file. The method reads groups first, wherever they are in the file, because
+// grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
 	var grants, access, plans, reactive, reaction, order *yaml.Node
@@ -128,7 +129,7 @@ func (r *reader) fleetName(n *yaml.Node) string {
 	return name
 }
 
-// secrets reads the public recovery key. The operators keep the private half of the key (ADR 0025).
+// The method `secrets` reads the public recovery key. The operators keep the private half of the key (ADR 0025).
 func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	const hint = "`tutti secret init` prints the line"
 	out := tutti.SecretRules{}
@@ -147,7 +148,7 @@ func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
 	return &out
 }
 
-// facts reads the names of volatile facts, whose changes the server ignores.
+// The method `facts` reads the names of volatile facts, whose changes the server ignores.
 func (r *reader) facts(n *yaml.Node) (volatile []string) {
 	r.mapping(n, "facts", fields{
 		"volatile": func(n *yaml.Node) {
@@ -169,7 +170,7 @@ var factRE = regexp.MustCompile(`^[A-Za-z0-9_:-]{1,200}$`)
 func (r *reader) keepReplaced(n *yaml.Node) bool {
 	text, ok := r.text(n, "replaced")
 	if ok && text != "keep" && text != "withdraw" {
-		r.report(n, "`withdraw`, which is the default, or `keep`", "replaced: %q is neither", text)
+		r.report(n, "`withdraw`, which is the default, or `keep`", "replaced: unknown %q", text)
 	}
 	return text == "keep"
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// names returns a list with the names of groups.
+// The function `names` returns a list with the names of groups.
 func names(from, to int) string {
 	var out []string
 	for i := from; i < to; i++ {
@@ -23,7 +23,7 @@ func names(from, to int) string {
 	return strings.Join(out, ", ")
 }
 
-// reads returns reactions for values of n keys.
+// The function `reads` returns reactions for values of n keys.
 func reads(n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -243,7 +243,7 @@ func TestReadReactions(t *testing.T) {
 	}
 	for _, rule := range rules {
 		for _, other := range rules {
-			covered := true // by all possible questions
+			covered := true // whether `other` fits every question that `rule` fits
 			for _, q := range queries {
 				covered = covered && (other.Fits(q) || !rule.Fits(q))
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// FuzzParse checks that a fleet file is refused with the places of its problems, or that
-// the server and its log can use it.
+// FuzzParse checks that Parse refuses a fleet file with the places of its problems, or returns a fleet that the
+// server and its log can use.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yaml", "../../examples/*/tutti.yaml"} {
 		files, err := filepath.Glob(pattern)

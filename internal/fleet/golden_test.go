@@ -55,7 +55,7 @@ func TestParseGolden(t *testing.T) {
 	}
 }
 
-// rendered returns all plans as text, with some nodes for the groups of join tokens.
+// The function `rendered` returns all plans as text, with some nodes for the groups of join tokens.
 func rendered(t *testing.T, f tutti.Fleet) string {
 	t.Helper()
 	enrolled := map[tutti.GroupName][]tutti.NodeName{}

@@ -57,8 +57,8 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	return g
 }
 
-// grantee returns the group that gets a grant. A group may have grants only if its nodes cannot add
-// themselves to it. This is true for both kinds of groups.
+// grantee returns the group that gets a grant. Each group may have grants, because nodes cannot add themselves to a
+// group.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
 	if ok {
@@ -83,7 +83,7 @@ type exportGrant struct {
 	at *yaml.Node
 }
 
-// hint says what to do about a grant that needs `dangerous: true`.
+// The method `hint` says what to do about a grant that needs `dangerous: true`.
 func (e exportGrant) hint() string {
 	if e.Native() {
 		return "if that is meant, add `dangerous: true` to this grant"
@@ -91,7 +91,7 @@ func (e exportGrant) hint() string {
 	return fmt.Sprintf("if your Puppet code defines the type, say {type: %s, defined: true}; if it is a native type of a module, add `dangerous: true` to this grant", e.Type)
 }
 
-// exports returns the types of a grant, each a name or a mapping.
+// The method `exports` returns the types of a grant. In the file, each type is a name or a mapping.
 func (r *reader) exports(n *yaml.Node) []exportGrant {
 	elements, _ := r.list(n, "grant: exports")
 	seen := map[string]bool{}

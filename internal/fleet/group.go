@@ -72,8 +72,8 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 	return groups
 }
 
-// group returns the nodes that a group lists, and sets the other fields of the group. For a
-// group of join tokens, the result is empty.
+// The method `group` returns the nodes that a group lists, and sets the other fields of the group. For a group of
+// join tokens, the result is empty.
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
@@ -100,7 +100,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	}
 	if complete && (list == nil) == (joined == nil) {
 		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or write `joined: true` and name the group in the join token of each node",
-			"%s: exactly one of nodes and joined is needed", what)
+			"%s: exactly one of `nodes` and `joined` is needed", what)
 	}
 	return nodes
 }
@@ -108,7 +108,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 // isTrue accepts only `true`. Instead of false, the key must be left out.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
-// is returns true only for the value `want`, and reports every other value as a problem.
+// The method `is` returns true only for the value `want`, and reports every other value as a problem.
 func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {

@@ -16,8 +16,8 @@ const (
 	maxNodes = 10_000
 )
 
-// json returns a YAML value as JSON. Numbers keep their type, because 1 and
-// 1.0 are different values in Puppet.
+// The method `json` returns a YAML value as JSON. Numbers keep their type, because 1 and 1.0 are different values in
+// Puppet.
 func (r *reader) json(n *yaml.Node, what string) json.RawMessage {
 	w := writer{reader: r, what: what, left: maxNodes}
 	if !w.value(n, maxDepth) {
@@ -33,7 +33,7 @@ type writer struct {
 	out  strings.Builder
 }
 
-// value appends a value and reports whether the value is valid.
+// The method `value` appends a value and reports whether the value is valid.
 func (w *writer) value(n *yaml.Node, depth int) bool {
 	n = follow(n)
 	if w.left--; w.left < 0 || depth == 0 {

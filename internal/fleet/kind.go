@@ -26,7 +26,7 @@ type stepKind interface {
 	options(s tutti.Step) []string
 }
 
-// reading is the state of a step while it is read.
+// The type `reading` is the state of a step while the reader reads the step.
 type reading struct {
 	// keys contains the keys of this kind, in addition to the keys that every step may have.
 	// If a step has the key with the name of a kind, the step is of this kind.
@@ -75,16 +75,15 @@ func (unknown) does(s tutti.Step, _ []tutti.NodeName) string {
 
 func (unknown) options(s tutti.Step) []string { return nil }
 
-// examples returns a step of each kind, for the hint about a step without a kind.
+// The function `examples` returns a step of each kind. A hint about a step without a kind shows these steps.
 func examples() string {
 	var out []string
 	eachKind(func(_ tutti.StepKind, kind stepKind) { out = append(out, "`"+kind.example()+"`") })
 	return strings.Join(out[:len(out)-1], ", ") + " or " + out[len(out)-1]
 }
 
-// readings returns the readers for a step whose kind is not known yet. The results are the readers of
-// all keys that the step may have, and the reading of each kind. If several kinds have the same key,
-// each of these kinds reads the value.
+// The method `readings` is for a step whose kind is not known yet. It returns the readers of all keys that the step
+// may have, and the reading of each kind. If several kinds have the same key, each of these kinds reads the value.
 func (r *reader) readings() (fields, map[tutti.StepKind]reading) {
 	all := fields{}
 	of := map[tutti.StepKind]reading{}
@@ -121,7 +120,7 @@ func (r *reader) refuseOthers(kind tutti.StepKind, of map[tutti.StepKind]reading
 	}
 }
 
-// noting wraps the readers of keys, so that they record which keys a step has.
+// The function `noting` wraps the readers of keys, so that they record which keys a step has.
 func noting(keys fields, given map[string]*yaml.Node) fields {
 	out := maps.Clone(keys)
 	for key, read := range keys {

@@ -12,7 +12,7 @@ import (
 // maxOrder is the largest number of pairs of groups, because two long lists have very many pairs.
 const maxOrder = 10_000
 
-// order reads the explicit order between groups, as pairs.
+// The method `order` reads the explicit order between groups, as pairs.
 func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 	elements, _ := r.list(n, "order")
 	lines, pairs := map[tutti.GroupOrder]int{}, 0
@@ -28,7 +28,7 @@ func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
 				pair := tutti.GroupOrder{First: tutti.GroupName(a.string), Then: tutti.GroupName(b.string)}
 				switch line := lines[pair]; {
 				case pair.First == pair.Then:
-					r.report(b.at, "remove the group from first or from then", "order: group %s cannot come after itself", pair.First)
+					r.report(b.at, "remove the group from `first` or from `then`", "order: group %s cannot come after itself", pair.First)
 				case line != 0:
 					r.report(b.at, "keep one of them", "order: %s before %s occurs twice, first in line %d", pair.First, pair.Then, line)
 				default:
@@ -50,7 +50,7 @@ func (r *reader) orderEntry(at *yaml.Node) (first, then []text) {
 		"then":  func(n *yaml.Node) { thenAt, then = n, r.orderedGroups(n, "order: then") },
 	})
 	if complete && (firstAt == nil || thenAt == nil) {
-		r.report(at, "like `{first: db, then: web}`", "order: both first and then are needed")
+		r.report(at, "like `{first: db, then: web}`", "order: both `first` and `then` are needed")
 	}
 	return first, then
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// draft is a step as it is in the file, before names and edges are resolved.
+// The type `draft` is a step as it is in the file, before names and edges are resolved.
 type draft struct {
 	tutti.Step
 	at      *yaml.Node
@@ -53,7 +53,7 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 	return plans
 }
 
-// steps reads and compiles the steps of one plan in several passes.
+// The method `steps` reads and compiles the steps of one plan in several passes.
 func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	what := "plan " + string(plan)
 	elements, ok := r.list(n, what+": steps")
@@ -77,7 +77,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	return steps
 }
 
-// step reads one step. A step may have the keys of every step and the keys of its kind.
+// The method `step` reads one step. A step may have the keys of every step and the keys of its kind.
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	given := map[string]*yaml.Node{}
@@ -135,7 +135,8 @@ func (r *reader) stepName(n *yaml.Node, d *draft) {
 	}
 }
 
-// after returns the names of earlier steps. An empty list means that the step comes after no step.
+// The method `after` reads the key `after` and returns the names in it. An empty list means that the step comes after
+// no step.
 func (r *reader) after(n *yaml.Node) []text {
 	if at := follow(n); at.Kind == yaml.SequenceNode && len(at.Content) == 0 {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// program returns the Puppet program with which nodes run. Only if the argument `observe` is true, the nodes may be observed.
+// The method `program` returns the Puppet program with which nodes run. Only if the argument `observe` is true, the
+// nodes may be observed.
 func (r *reader) program(n *yaml.Node, what string, observe bool) tutti.Program {
 	known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
 	if observe {

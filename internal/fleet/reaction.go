@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// reaction reads how the fleet reacts. Keys that the file does not have get their defaults.
+// The method `reaction` reads how the fleet reacts. Keys that the file does not have get their defaults.
 func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 	out := &tutti.Reaction{
 		Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, Safety: tutti.DefaultSafety, AskAbove: tutti.DefaultAskAbove,
@@ -53,7 +53,7 @@ func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
 				r.report(n, "`code: confirm` holds new code for all nodes", "%s: %d, at most %d", canary, out.Canary, tutti.MaxCanary)
 			}
 		}}) && !said {
-			r.report(n, "like `code: {canary: 3}`", "%s: canary is missing", what)
+			r.report(n, "like `code: {canary: 3}`", "%s: `canary` is missing", what)
 		}
 		return out
 	}
@@ -88,7 +88,7 @@ func (r *reader) reactionBound(n *yaml.Node) tutti.ReactionBound {
 	return tutti.ReactionBound{Times: number, Per: d}
 }
 
-// safety reads a duration or `never`.
+// The method `safety` reads a duration or `never`.
 func (r *reader) safety(n *yaml.Node) time.Duration {
 	if isNever(n) {
 		return 0
@@ -101,7 +101,7 @@ func isNever(n *yaml.Node) bool {
 	return at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" && at.Value == "never"
 }
 
-// minSafetyWhenAway is longer than a restart of the server or a new connection takes.
+// A restart of the server and a new connection take less time than minSafetyWhenAway.
 const minSafetyWhenAway = time.Minute
 
 // safetyWhenAway reads a duration or `never`.
@@ -152,10 +152,10 @@ func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {
 		"when": func(n *yaml.Node) { whenAt, rule.When = n, r.when(n) },
 	})
 	if complete && (typeAt == nil) == (keyAt == nil) {
-		r.report(at, "like `{type: Sshkey, when: window}` or `{key: swift/**, when: now}`", "%s: exactly one of type and key is needed", what)
+		r.report(at, "like `{type: Sshkey, when: window}` or `{key: swift/**, when: now}`", "%s: exactly one of `type` and `key` is needed", what)
 	}
 	if complete && whenAt == nil {
-		r.report(at, "add `when: now`, `when: window` or `when: scheduled`", "%s: when is missing", what)
+		r.report(at, "add `when: now`, `when: window` or `when: scheduled`", "%s: `when` is missing", what)
 	}
 	return rule
 }

@@ -27,10 +27,10 @@ type problem struct {
 	message, hint string
 }
 
-// fields are the keys that a mapping may have, each with its reader.
+// The type `fields` contains the keys that a mapping may have, each with its reader.
 type fields map[string]func(value *yaml.Node)
 
-// text is a scalar with its place.
+// The type `text` is a scalar with its place.
 type text struct {
 	string
 	at *yaml.Node
@@ -60,7 +60,7 @@ func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
 }
 
-// suggest returns a hint with the known word that is most similar. After maxProblems, the result is
+// The method `suggest` returns a hint with the known word that is most similar. After maxProblems, the result is
 // empty, because a hint takes time and nobody would see the hint.
 func (r *reader) suggest(word string, known []string) string {
 	if len(r.problems) > maxProblems {
@@ -69,7 +69,7 @@ func (r *reader) suggest(word string, known []string) string {
 	return suggest(word, known)
 }
 
-// err returns all problems as one error, or nil if there are no problems.
+// The method `err` returns all problems as one error, or nil if there are no problems.
 func (r *reader) err() error {
 	if len(r.problems) == 0 {
 		return nil
@@ -94,9 +94,9 @@ func (r *reader) err() error {
 	return &tutti.Error{Code: tutti.CodeInvalid, Message: strings.Join(lines, "\n")}
 }
 
-// mapping passes each value of a mapping to the reader of its key, and reports unknown keys. The
-// function returns false if it has reported a problem of the mapping. In this case, a key that
-// seems to be missing may be misspelt.
+// The method `mapping` passes each value of a mapping to the reader of its key, and reports unknown keys. The
+// method returns false if it has reported a problem of the mapping. In this case, a key that seems to be missing
+// may be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {
@@ -116,8 +116,8 @@ type entry struct {
 	value *yaml.Node
 }
 
-// entries returns the keys and values of a mapping in the order of the file. If a key occurs twice, the
-// function reports this and returns the key once. The function returns false if it has reported a problem.
+// The method `entries` returns the keys and values of a mapping in the order of the file. If a key occurs twice, the
+// function reports this and returns the key once. The method returns false if it has reported a problem.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
@@ -147,7 +147,7 @@ func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	return entries, len(r.problems) == reported
 }
 
-// list returns the elements of a list. The list must not be empty.
+// The method `list` returns the elements of a list. The list must not be empty.
 func (r *reader) list(n *yaml.Node, what string) ([]*yaml.Node, bool) {
 	n = follow(n)
 	if n.Kind != yaml.SequenceNode {
@@ -161,7 +161,7 @@ func (r *reader) list(n *yaml.Node, what string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
-// texts returns the strings of a list. It reports duplicates.
+// The method `texts` returns the strings of a list. It reports duplicates.
 func (r *reader) texts(n *yaml.Node, what string) []text {
 	elements, _ := r.list(n, what)
 	return r.unique(elements, what)
@@ -193,7 +193,8 @@ func (r *reader) unique(elements []*yaml.Node, what string) []text {
 	return found
 }
 
-// text returns a string. The function reports values that look like a string but are of another type (a number, yes).
+// The method `text` returns a string. The method reports values that look like a string but are of another type (a
+// number, yes).
 func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
@@ -203,7 +204,7 @@ func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// wrong reports a value with the wrong type.
+// The method `wrong` reports a value with the wrong type.
 func (r *reader) wrong(n *yaml.Node, what, want string) {
 	hint := ""
 	got := "a value of type " + n.ShortTag()
@@ -225,18 +226,20 @@ func (r *reader) wrong(n *yaml.Node, what, want string) {
 	r.report(n, hint, "%s: %s needed, got %s", what, want, got)
 }
 
-// maxValues limits the values of a file after its aliases were replaced by the values for which they stand. A file of
-// MaxSource bytes without aliases has fewer. With aliases such a file could otherwise take gigabytes.
+// maxValues limits the number of values in a file. Each alias counts as the values for which it stands. A file of
+// MaxSource bytes without aliases has fewer values. Without the limit, such a file with aliases could take gigabytes
+// of memory.
 const maxValues = 2_000_000
 
-// expanded returns how many values a node has after its aliases were replaced, but not much more than maxValues. The map
-// has the nodes that were counted already. An alias inside its own value counts as one value, and its reader refuses it.
+// The function `expanded` returns how many values a YAML node has. Each alias counts as the values for which it
+// stands. The function stops counting soon after maxValues. The map has the nodes that were counted already. An alias
+// inside its own value counts as one value, and the reader of the alias refuses it.
 func expanded(n *yaml.Node, counted map[*yaml.Node]int) int {
 	n = follow(n)
 	if all, ok := counted[n]; ok {
 		return all
 	}
-	counted[n] = 1 // while its content is being counted
+	counted[n] = 1 // for an alias of n inside n
 	all := 1
 	for _, of := range n.Content {
 		if all += expanded(of, counted); all > maxValues {
@@ -247,7 +250,7 @@ func expanded(n *yaml.Node, counted map[*yaml.Node]int) int {
 	return all
 }
 
-// follow returns the node to which an alias refers.
+// The function `follow` returns the node to which an alias refers.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias

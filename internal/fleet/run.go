@@ -15,7 +15,7 @@ import (
 // DefaultRunTimeout is the timeout of a run if the step has no timeout in the file.
 const DefaultRunTimeout = time.Hour
 
-// runKind runs Puppet on the nodes of a target.
+// runKind implements run steps. A run step runs Puppet on the nodes of a target.
 type runKind struct{}
 
 // Run implements tutti.StepTable.
@@ -56,8 +56,8 @@ func (runKind) options(s tutti.Step) []string {
 	return append(slices.Concat(parts, limitText(s.Run.Limit), runOptions(s.Run.RunOptions)), timeoutText(s))
 }
 
-// target returns the group or node that a step names. A name with a dot cannot be a group.
-// A name with a dot is taken for a node that may join later.
+// The method `target` returns the group or node that a step names. A name with a dot cannot be a group. The method
+// takes a name with a dot for a node that may join later.
 func (r *reader) target(n *yaml.Node, what string) string {
 	name, ok := r.text(n, what)
 	if !ok || r.known.groups[tutti.GroupName(name)] || r.known.nodes[tutti.NodeName(name)] {
@@ -73,7 +73,7 @@ func (r *reader) target(n *yaml.Node, what string) string {
 	return name
 }
 
-// accept returns the outcomes after which a plan goes on.
+// The method `accept` returns the outcomes after which a plan goes on.
 func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 	const which = "failed:resources and lost can be accepted"
 	var accepted []tutti.Accept
@@ -99,12 +99,12 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 	return accepted
 }
 
-// limit returns how many runs may go on at the same time.
+// The method `limit` returns how many runs may go on at the same time.
 func (r *reader) limit(n *yaml.Node, what string) int {
 	return r.whole(n, what, 1, "without the key, there is no limit")
 }
 
-// whole returns a whole number, which must not be less than the argument `least`.
+// The method `whole` reads a whole number, which must be at least the argument `least`.
 func (r *reader) whole(n *yaml.Node, what string, least int, hint string) int {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// sleepKind waits for a fixed time.
+// sleepKind implements sleep steps. A sleep step waits for a fixed time.
 type sleepKind struct{}
 
 // Sleep implements tutti.StepTable.

@@ -14,7 +14,7 @@ const didYouMean = "did you mean "
 // maxKnown is how many words a hint lists at most.
 const maxKnown = 16
 
-// suggest returns a hint with the most similar known word, or with a list of the known words.
+// The function `suggest` returns a hint with the most similar known word, or with a list of the known words.
 func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
 	best, least := "", min(len(word)/3+2, 5)
@@ -35,7 +35,7 @@ func suggest(word string, known []string) string {
 	return "there are: " + strings.Join(known, ", ")
 }
 
-// distance returns how many letters must be added, removed or replaced to change a into b.
+// The function `distance` returns how many letters must be added, removed or replaced to change a into b.
 func distance(a, b string) int {
 	// Names are short. A long text is not a misspelt name, and must not take time.
 	if len(a) > 300 || len(b) > 300 {

@@ -16,7 +16,7 @@ import (
 // DefaultWaitTimeout is the timeout of a wait if the file has no timeout.
 const DefaultWaitTimeout = 5 * time.Minute
 
-// waitKind waits for something outside Puppet.
+// waitKind implements wait steps. A wait step waits for something outside Puppet.
 type waitKind struct{}
 
 // Wait implements tutti.StepTable.
@@ -24,7 +24,8 @@ func (kinds) Wait() stepKind { return waitKind{} }
 
 func (waitKind) example() string { return "wait: {…}" }
 
-// read reads a wait. The timeout may also be inside the value of `wait`.
+// The method `read` returns the readers of a wait step. The timeout may be a key of the step, or a key inside the
+// value of `wait`.
 func (waitKind) read(r *reader) reading {
 	w := waiting{reader: r, timeout: DefaultWaitTimeout}
 	return reading{fields{
@@ -59,7 +60,7 @@ func (waitKind) does(s tutti.Step, _ []tutti.NodeName) string {
 
 func (waitKind) options(s tutti.Step) []string { return []string{timeoutText(s)} }
 
-// waiting is the state of a wait while it is read.
+// The type `waiting` is the state of a wait while the reader reads it.
 type waiting struct {
 	*reader
 	spec     tutti.WaitStep
@@ -99,11 +100,11 @@ func (w *waiting) read(n *yaml.Node) {
 	case len(kinds) > 1:
 		w.report(n, "make a separate step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
 	case equals != nil && w.spec.Value == "":
-		w.report(equals, "", "wait: equals is only allowed together with value")
+		w.report(equals, "", "wait: `equals` is only allowed together with `value`")
 	}
 }
 
-// http returns the URL and its host.
+// The method `http` returns the URL and its host.
 func (r *reader) http(n *yaml.Node, what, like string) (string, string) {
 	address, ok := r.text(n, what)
 	if !ok {
@@ -117,7 +118,7 @@ func (r *reader) http(n *yaml.Node, what, like string) (string, string) {
 	return address, u.Hostname()
 }
 
-// tcp returns the address and its host.
+// The method `tcp` returns the address and its host.
 func (r *reader) tcp(n *yaml.Node) (string, string) {
 	address, ok := r.text(n, "wait: tcp")
 	if !ok {

@@ -55,7 +55,7 @@ func newOperator() *Operator {
 	return &Operator{Serials: map[string]time.Time{}, Issued: map[string]time.Time{}, CAs: map[string]tutti.Digest{}}
 }
 
-// rotated forgets the certificates of a CA that a rotation has removed.
+// The method `rotated` forgets the certificates of a CA that a rotation has removed.
 func (o Operators) rotated(b *tutti.CARotated) {
 	if b.Phase.Rotates() {
 		return
@@ -83,8 +83,8 @@ func (o *Operator) Clone() *Operator {
 }
 
 // Admit returns an error if a certificate is not valid, although the server's CA has signed it. If the operator was
-// never revoked, every such certificate is valid, because an old server did not log certificates. After a revocation,
-// a certificate is valid only if it came into the log after the revocation and has not ended.
+// never revoked, every certificate of this CA is valid, because an old server did not log certificates. After a
+// revocation, a certificate is valid only if it came into the log after the revocation and has not ended.
 func (o Operators) Admit(name, serial string, now time.Time) error {
 	op := o[name]
 	if op == nil || op.Revoked.IsZero() {

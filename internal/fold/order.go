@@ -36,8 +36,8 @@ func (r *Registry) Order() []converge.Order {
 	return out
 }
 
-// common returns the intersection of two sorted lists of names. The function `without` returns the names that are
-// only in the first list.
+// The function `common` returns the intersection of two sorted lists of names. The function `without` returns the
+// names that are only in the first list.
 func common(a, b []tutti.NodeName) []tutti.NodeName { return without(a, without(a, b)) }
 
 func without(a, b []tutti.NodeName) []tutti.NodeName {

@@ -20,7 +20,7 @@ type Pause struct {
 // Ended reports whether the time of the pause is over.
 func (p Pause) Ended(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
 
-// why returns, for people, the reason why no run begins.
+// The method `why` returns, for people, the reason why no run begins.
 func (p Pause) why() string {
 	text := "paused by " + p.By
 	if !p.Until.IsZero() {
@@ -36,7 +36,7 @@ func (r *Registry) applyPause(e tutti.Event) {
 	case *tutti.Unpaused:
 		delete(r.Pauses, b.Target)
 	case *tutti.NodeRemoved:
-		if b.Node != "" && !b.Replaced { // an empty target would mean the fleet, not a node
+		if b.Node != "" && !b.Replaced { // a pause with an empty target is a pause of the whole fleet
 			delete(r.Pauses, string(b.Node))
 		}
 	}
@@ -71,7 +71,7 @@ func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
 	return holds.why()
 }
 
-// outlasts reports whether a pause ends later than another pause.
+// The method `outlasts` reports whether a pause ends later than another pause.
 func (p Pause) outlasts(other Pause) bool {
 	return !other.Until.IsZero() && (p.Until.IsZero() || p.Until.After(other.Until))
 }
@@ -101,7 +101,7 @@ func (s *State) PausesAt(now time.Time) []Pause {
 }
 
 // IsTarget reports whether a target is the fleet, a group, or a node that has
-// joined. The group may be empty.
+// joined. The group may have no nodes.
 func (s *State) IsTarget(target string) bool {
 	isGroup := func(g tutti.Group) bool { return string(g.Name) == target }
 	return target == "" || s.Registry.Nodes[tutti.NodeName(target)] != nil || slices.ContainsFunc(s.Fleet().Groups, isGroup)

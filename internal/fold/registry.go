@@ -32,7 +32,7 @@ type Registry struct {
 	Claims     map[tutti.RunID]*Node // claimed runs that have no result yet
 	Revoked    []tutti.NodeKey
 	Operators  Operators
-	Pauses     map[string]Pause // by target; also pauses that have ended
+	Pauses     map[string]Pause // by target; pauses that have ended are included
 	Rotation   Rotation
 
 	epoch   uint64 // the present epoch
@@ -58,11 +58,12 @@ type Node struct {
 	LastClaimed tutti.RunID
 	Exports     tutti.Digest // the set of exports that other nodes read; empty if there are no exports
 	Catalog     wire.Stored  // the catalog that has these exports, if the catalog goes to PuppetDB
-	Unended     int          // claimed runs that have no result yet, also lost runs
-	Changes     int          // changes of values since the last claim
-	Written     int64        // the bytes of these changes
+	Unended     int          // number of claimed runs that have no result yet, including lost runs
+	Changes     int          // number of changes of values since the last claim
+	Written     int64        // number of bytes in these changes
 	Tickets     Tickets
-	// The CAs and issuer that the node trusts, as it reported after it joined; zero before its report.
+	// The CAs and the issuer that the node trusts. The node reports them after it has joined. Before this report,
+	// Pinned is zero.
 	Pinned tutti.Pinned
 	Trusts uint64 // the last statement about code keys that the node follows
 
@@ -143,7 +144,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.NodeRemoved:
 		switch n := r.Nodes[b.Node]; {
 		case n == nil:
-		case b.Replaced: // the next event of this node resets these fields
+		case b.Replaced: // the NodeEnrolled that follows uses these fields, and makes a new Node
 			n.replaced, n.keeps = true, b.Keeps
 		default:
 			r.drop(n)
@@ -166,7 +167,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.RunClaimed:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.LastClaimed, n.Changes, n.Written = b.Run, 0, 0
-			if r.Claims[b.Run] == nil { // otherwise an upgraded agent has claimed the run again
+			if r.Claims[b.Run] == nil { // if the run has a claim already, an upgraded agent claims it again
 				n.Unended++
 			}
 			r.Claims[b.Run] = n
@@ -182,7 +183,7 @@ func (r *Registry) apply(e tutti.Event) {
 	}
 }
 
-// unclaim notes that the server expects no more results of these runs.
+// The method `unclaim` notes that the server expects no more results of these runs.
 func (r *Registry) unclaim(runs ...tutti.RunID) {
 	for _, id := range runs {
 		if n := r.Claims[id]; n != nil {
@@ -208,7 +209,8 @@ func (r *Registry) dropCode(code tutti.Digest) {
 	delete(r.Statements, code)
 }
 
-// resigned notes a new statement about code that an order may name. This code may be the code of the latest push.
+// An operator has signed code again. The method `resigned` notes the new statement, if an order may still name this
+// code. This code may be the code of the latest push.
 func (r *Registry) resigned(b *tutti.CodeResigned) {
 	if _, used := r.Signed[b.Code]; !used {
 		return
@@ -245,8 +247,8 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	r.Revoked = slices.DeleteFunc(r.Revoked, func(k tutti.NodeKey) bool { return k == b.Key })
 }
 
-// replaces reports whether an enrolment gives a name to another machine without a
-// NodeRemoved event before it.
+// The method `replaces` reports whether an enrolment gives a name to another machine without a NodeRemoved event
+// before it.
 func (r *Registry) replaces(b *tutti.NodeEnrolled) bool {
 	old := r.Nodes[b.Node]
 	return old != nil && old.Key != b.Key && !old.replaced
@@ -265,7 +267,7 @@ func (r *Registry) revoke(id tutti.TokenID) {
 	}
 }
 
-// drop ends the key of a node, and the token with which the node joined. So a removed machine
+// The method `drop` makes the key of a node invalid, and the token with which the node joined. So a removed machine
 // cannot come back with the same token.
 func (r *Registry) drop(n *Node) {
 	delete(r.Keys, n.Key)

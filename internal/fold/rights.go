@@ -42,9 +42,9 @@ func (r *Rights) Apply(e tutti.Event) {
 	}
 }
 
-// Could returns the operators who had a valid certificate and a verb at a time, sorted by name. The target is a node,
-// or a key for VerbData. If the target is empty, it is enough that the verb was allowed for any target. Could returns
-// CodeNotFound if there was no such node.
+// Could returns the operators who had a valid certificate and the right to use a verb at the time `at`, sorted by
+// name. The target is a node, or a key for VerbData. If the target is empty, it is enough that the verb was allowed
+// for any target. Could returns CodeNotFound if there was no such node.
 func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
 	w := policy.Wish{Verbs: []tutti.Verb{verb}}
 	switch node := tutti.NodeName(target); {
@@ -65,7 +65,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 		if len(ends) == 0 {
 			continue
 		}
-		if verb == tutti.VerbRun && w.Narrow { // with any plan, and also if only noop was allowed
+		if verb == tutti.VerbRun && w.Narrow { // a right to run only one plan, or only noop runs, is enough
 			if by := r.runs(name, w); by != nil || len(r.fleet.Access) == 0 {
 				out = append(out, Right{Operator: name, Ends: slices.MaxFunc(ends, time.Time.Compare), By: by})
 			}
@@ -78,7 +78,7 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 	return out, nil
 }
 
-// runs returns the access entries that allow an operator to run something on the nodes of a wish.
+// The method `runs` returns the access entries that allow an operator to run something on the nodes of a wish.
 func (r *Rights) runs(operator string, w policy.Wish) []tutti.Access {
 	var out []tutti.Access
 	for _, a := range r.fleet.Access {

@@ -45,7 +45,7 @@ func Alone(t *testing.T, most int64) bool {
 	return false
 }
 
-// peak returns the largest memory that this process has used, in bytes (VmHWM, proc_pid_status(5)).
+// The function `peak` returns the largest memory that this process has used, in bytes (VmHWM, proc_pid_status(5)).
 func peak() (int64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -17,7 +17,7 @@ func Fill(t *testing.T, path string, size int, begin, piece, end string) {
 		return
 	}
 	out := bufio.NewWriter(file)
-	_, _ = out.WriteString(begin) // Flush returns the error
+	_, _ = out.WriteString(begin) // Flush returns an error of this write
 	for i := 0; i < size; i += len(piece) {
 		_, _ = out.WriteString(piece)
 	}

@@ -33,7 +33,7 @@ func Mangle(raw []byte, seed uint64) []byte {
 
 type mangler struct{ *rand.Rand }
 
-// somewhere changes the value itself or a part of it.
+// The method `somewhere` changes the value itself or a part of it.
 func (m mangler) somewhere(value any) any {
 	if m.IntN(4) == 0 {
 		return m.replace(value)
@@ -64,7 +64,7 @@ func (m mangler) name(object map[string]any) string {
 	return names[m.IntN(len(names))]
 }
 
-// replace returns another value, often of the same type.
+// The method `replace` returns another value, often of the same type.
 func (m mangler) replace(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -92,8 +92,8 @@ func (m mangler) list(v []any) any {
 	return slices.Repeat(v, m.times(len(v), 30))
 }
 
-// times returns how often a part is repeated. The number is small, or large enough to make
-// the result large. The limit also holds for repetitions of repetitions.
+// The method `times` returns how often a part is repeated. The number is small, or large enough to make the result
+// large. A part may be the result of an earlier repetition. The same limit holds for the whole result.
 func (m mangler) times(size, most int) int {
 	const large = 16 << 10
 	return max(1, min(1+m.IntN(most), large/max(1, size)))
@@ -137,8 +137,8 @@ var Texts = []string{
 	"9999-12-31T23:59:59-23:59", strings.Repeat("a", 5000), strings.Repeat("ä", 300),
 }
 
-// fragments are values that are hard to decode, or that programs misunderstand. They are
-// encoded values, and no code changes them.
+// The list `fragments` contains values that are hard to decode, or that programs misunderstand. They are encoded
+// values, and no code changes them.
 var fragments = encoded(
 	"null", "true", "false", `""`, "0", "-0", "-1", "1.0", "1e400", "1e-400", "-9223372036854775808", "18446744073709551616",
 	"1"+strings.Repeat("0", 400), "[]", "{}", "[null]", "[[]]", `{"":null}`, `["=","a",1]`, `{"a":1,"a":2,"A":3}`, `"\ud800"`,

@@ -269,7 +269,7 @@ func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 		why   string
 	}{
 		{"own", api.NodeGood, ""},
-		{"next", api.NodeSuspect, "its last run was of environment next, which its step named: when it runs by itself, it may have another one"},
+		{"next", api.NodeSuspect, "its last run was of environment next, set in its step: without that step it may use another environment"},
 		{"own", api.NodeGood, ""},
 	} {
 		f.Start(tc.plan, tutti.ModeApply)

@@ -21,7 +21,7 @@ import (
 // Part is a server or an agent on this machine.
 type Part struct {
 	Verb     string   // the command's verb: "server" or "agent"
-	Dir      string   // its directory
+	Dir      string   // the directory of the part
 	Unit     string   // the name of its systemd unit
 	UnitDirs []string // the directories in which to look for units
 	Keeps    uint64   // bytes of the disk that the part reserves for work that has begun
