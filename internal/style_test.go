@@ -70,8 +70,8 @@ type place struct {
 	says string
 }
 
-// places returns the places where the texts of a tree break the rules that a program can
-// check.
+// The function `places` finds the places where the texts of a tree break the rules that a
+// program can check.
 func places(tree fs.FS) ([]place, error) {
 	var found []place
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -158,8 +158,8 @@ func count(found []place) map[string]int {
 	return counts
 }
 
-// compare names the files that have more places than before, and the files that have
-// fewer.
+// The function `compare` names the files that have more places than before, and the files
+// that have fewer places.
 func compare(old map[string]int, found []place) []string {
 	var complaints []string
 	counts := count(found)
@@ -184,8 +184,8 @@ func compare(old map[string]int, found []place) []string {
 	return complaints
 }
 
-// lower writes the counts. The function returns an error if a rule has more places in total than
-// before.
+// The function `lower` writes the counts. The function returns an error if a rule has more
+// places in total than before.
 func lower(old, counts map[string]int) error {
 	was, is := sums(old), sums(counts)
 	var text strings.Builder

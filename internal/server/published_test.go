@@ -41,7 +41,7 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	})
 }
 
-// A grant limits the bytes that a node may export of a type. The node gets the error at its own gate, and other
+// A grant limits how many bytes of one type a node may export. The node gets the error at its own gate, and other
 // nodes see no effect.
 func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	f := newFixture(t)
@@ -65,8 +65,8 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	}
 }
 
-// A node pays at its gate for the exports that its Puppet Server has reported, because the
-// server reads them for each gate.
+// The server reads the exports that a Puppet Server has reported for a node again at each
+// gate of the node. So the node pays for them from its share (package share).
 func TestServedExportsArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run := begun(t)
@@ -92,7 +92,7 @@ func TestServedExportsArePaidFor(t *testing.T) {
 	})
 }
 
-// A node can pay for the largest report that its Puppet Server can send.
+// A node's full share is enough for the largest report that its Puppet Server can send.
 func TestTheMostThatIsServedCanBePaidFor(t *testing.T) {
 	if got := server.CostOfServed(server.LargestGate, data.MaxExports); got > server.CostAtOnce {
 		t.Errorf("it costs %d, and a node has %d", got, server.CostAtOnce)

@@ -33,8 +33,8 @@ plans:
       - {name: third, run: web}
 `
 
-// agents is the memory of the machines of a fleet. If a machine has the marker of a run, it never
-// starts this run again.
+// The type agents contains what the machines of a fleet remember. If a machine has the marker of
+// a run, it never starts this run again.
 type agents struct {
 	nodes   map[tutti.NodeName]*servertest.Node
 	markers map[tutti.RunID]bool
@@ -51,7 +51,7 @@ func (a *agents) move(f *servertest.Fleet) {
 	}
 }
 
-// round lets every machine do its work, and reports whether any machine had work.
+// The method `round` lets every machine do its work, and reports whether any machine had work.
 func (a *agents) round(t *testing.T) bool {
 	t.Helper()
 	any := false

@@ -201,7 +201,8 @@ func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
 	return events
 }
 
-// needed returns the events that a snapshot of these events contains, and after them the event snapshot.taken.
+// The function `needed` returns the events that a snapshot of these events contains. The event snapshot.taken comes
+// last.
 func needed(events []tutti.Event) []tutti.Event {
 	l := retain.New()
 	for _, e := range events {

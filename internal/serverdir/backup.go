@@ -39,8 +39,8 @@ type BackupOptions struct {
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether or not the server is running. Backup reads the
-// file again at the end. If Backup leaves a file, the backup is therefore complete.
+// Backup copies a server as of one event, whether or not the server is running. At the end
+// Backup reads the file again, and removes an incomplete file.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)

@@ -47,8 +47,8 @@ func contentLine(seq uint64) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes the sequence up to which blobs were acknowledged. The method writes nothing if this
-// sequence is unknown.
+// The method `moved` writes the sequence up to which blobs were acknowledged. The method writes
+// nothing if this sequence is unknown.
 func (c *Content) moved(blobs *natsbus.Blobs) {
 	seq, known := blobs.Stored()
 	c.mu.Lock()

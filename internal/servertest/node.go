@@ -145,7 +145,7 @@ func (n *Node) Finish(run tutti.RunID) {
 	n.must(n.Fleet.t, wire.OpResult, Result(run, tutti.Changed), nil)
 }
 
-// Forget makes the agent one of an earlier release, which lacks certain capabilities.
+// Forget turns the agent into an agent of an earlier release, without these capabilities.
 func (n *Node) Forget(version string, names ...tutti.Capability) {
 	n.Agent = wire.Claim{Version: version, Knows: slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(names, c) })}
 }

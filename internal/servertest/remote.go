@@ -34,7 +34,7 @@ func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
 	})
 }
 
-// Obeys gives the node a Puppet that does everything that questions ask.
+// Obeys gives the node a Puppet that does every action of a question.
 func (n *Node) Obeys() {
 	enabled, message := true, ""
 	n.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {

@@ -32,8 +32,8 @@ const hostileReport = `{"puppet_version": "8.10.0", "status": "failed", "resourc
 
 const hostileLog = "{\"t\":\"2026-01-02T03:04:05.6Z\",\"level\":\"err\",\"message\":\"no \\u001b[2Jdisk\",\"source\":\"/Stage[main]/Exec[boom]\"}\n{\"level\":\"notice\"}\n"
 
-// sent claims a run of a node and ends it with a report and a log. An empty report or log is not
-// sent.
+// The method `sent` claims a run of a node, and ends the run with a report and a log. If the
+// report or the log is empty, the method does not send it.
 func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunID {
 	t.Helper()
 	o := n.MustClaim()

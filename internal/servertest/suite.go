@@ -109,7 +109,7 @@ func TestJobs(t *testing.T, side Side) {
 	want(t, "whose the node is", job, nodes[0].HeldBy, err)
 }
 
-// follow watches a job and lets the job's node continue when certain events arrive.
+// The function `follow` watches a job and lets the job's node continue when certain events arrive.
 func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(Operator(), 20*time.Second)
@@ -140,7 +140,7 @@ func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	return kinds
 }
 
-// record ends a run that has a record, and then reads this record from the server.
+// The function `record` ends a run with a record, and then reads this record from the server.
 func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	t.Helper()
 	sent := tutti.Record{Run: run, Node: node.Name, Keys: []tutti.KeyRead{{Key: "a"}}, Published: map[string]tutti.Digest{"x": tutti.DigestOf(nil)}}

@@ -52,7 +52,7 @@ type refused struct {
 	bytes int
 }
 
-// share says how much of its share a node had left at a certain time.
+// The type share says how much a node had left at a certain time.
 type share struct {
 	left int
 	at   time.Time
@@ -63,7 +63,7 @@ func New() *Shares {
 	return &Shares{left: map[tutti.NodeKey]share{}, refused: map[tutti.NodeKey]refused{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// now computes how much a node has left at this time.
+// The method `now` computes how much the node has left at the time of its argument.
 func (s share) now(now time.Time) int {
 	return min(CostAtOnce, s.left+int(min(now.Sub(s.at), time.Minute).Seconds()*costEach))
 }
@@ -73,13 +73,13 @@ func (s *Shares) Pay(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, cost, now)
 }
 
-// Owe subtracts a cost from a node's share if anything is left, even if the share becomes negative. Without Owe, a
-// node could pay for the work of an answer again and again and never have enough left for the bytes of the answer.
+// Owe subtracts a cost from a node's share if the share is not negative. The share may become negative. Without Owe,
+// a node could pay for the work of an answer again and again and never have enough left for the bytes of the answer.
 func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
 }
 
-// take subtracts a cost from a node's share if the share is not below the argument `least`.
+// The method `take` subtracts a cost from a node's share, but only if the share is at least `least`.
 func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// Chaos executes a plan on the fleet of a lab again and again. At the same time, the
-// lab's hosts suffer the faults of a seed.
+// Chaos executes a plan on the fleet of a lab again and again. At the same time, the lab's
+// hosts suffer faults. The seed determines the faults.
 type Chaos struct {
 	Fleet *LabFleet
 	Plan  tutti.PlanName
 	Seed  uint64
 	For   time.Duration
-	// Turns adds a second part after the faults. Machines are replaced, cloned and set back, and the
-	// server is restored.
+	// If Turns is true, a second part follows after the faults: machines are replaced, cloned and
+	// set back, and the server is restored.
 	Turns bool
 	Say   func(format string, args ...any)
 }
@@ -116,7 +116,7 @@ func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell
 	return spells, context.Cause(ctx)
 }
 
-// befall begins and ends one fault at the scheduled times.
+// The method `befall` begins and ends one fault at the scheduled times.
 func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chaos.Spell, error) {
 	h, err := c.Fleet.Lab.Host(f.Host)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chao
 	}
 }
 
-// deeds returns the functions that begin and end a fault.
+// The method `deeds` returns the functions that begin and end a fault.
 func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Context) error) {
 	nothing := func(context.Context) error { return nil }
 	switch f.Kind {

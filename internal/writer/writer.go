@@ -1,6 +1,6 @@
 // Package writer has the one goroutine that changes the state of a fleet. The goroutine folds the log and runs commands
 // one after another. The writer appends the events that the commands and the owner emit, and only then answers. The
-// writer knows transactions. The owner of the writer decides what a command does and what follows from events.
+// owner of the writer decides what a command does and what follows from events.
 //
 // When an append ends, the writer handles all waiting commands together (group commit). Each command of the batch
 // sees the effects of the commands before it. All events go into one append, and the answers leave when this append
@@ -37,7 +37,7 @@ const (
 	foldAhead      = 1024 // events by which the writer's fold may be ahead of the readers' fold during the start
 )
 
-// Owner owns the state of the writer. The writer calls its methods one at a time. They must not block.
+// Owner owns the state of the writer. The writer calls its methods one at a time. The methods must not block.
 type Owner interface {
 	// Folded gets the state after the fold of the log at the start.
 	Folded(state *fold.State) error
@@ -270,8 +270,8 @@ func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	return nil
 }
 
-// work runs a command. If a command panics before it has changed anything, only this command fails. If the server ended
-// instead, the same message would end the server again and again.
+// The method `work` runs a command. If a command panics before it has changed anything, only this command fails. If
+// the panic ended the server, the same message could end the server again and again.
 func (w *Writer) work(tx *Tx, c *command) (err error) {
 	before := len(tx.events)
 	defer func() {
@@ -287,11 +287,11 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 	return c.work(tx)
 }
 
-// woke notices that this process did not run for some time. A signal or the virtual machine may have stopped the
-// process, or the process may have waited for a disk. The server could not receive messages of nodes in this time, so
-// their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of a running
-// writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be late because
-// of the pause. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
+// The method `woke` notices that this process did not run for some time. A signal or the virtual machine may have
+// stopped the process, or the process may have waited for a disk. The server could not receive messages of nodes in
+// this time, so their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of
+// a running writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be
+// late because of the pause. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
 		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))
