@@ -260,7 +260,7 @@ type WaitStep struct {
 	// of the `puppet agent` runs in the earlier steps.
 	PuppetDB string          `json:"puppetdb,omitempty"`
 	Value    string          `json:"value,omitempty"`  // Value is a key that must have a value.
-	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
+	Equals   json.RawMessage `json:"equals,omitempty"` // if set, the key must have this value
 }
 
 // Subject names, for people, the thing for which the step waits.

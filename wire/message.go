@@ -174,7 +174,7 @@ type Publish struct {
 	Key      string          `json:"key"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
-	// Secret replaces Value if the value is a secret. Its key is Key.
+	// Secret replaces Value if the value is a secret. The secret's key is the same as Key.
 	Secret *tutti.SealSecret `json:"secret,omitempty"`
 }
 

@@ -9,7 +9,7 @@ type BeginServed struct {
 	For tutti.NodeName `json:"for"`
 }
 
-// ServedBegun is the answer.
+// ServedBegun is the answer to BeginServed.
 type ServedBegun struct {
 	// Node is true if For is a node of the fleet. If For is another machine, the server answers no
 	// question for it.
