@@ -149,7 +149,7 @@ func TestStyle(t *testing.T) {
 	}
 }
 
-// count counts places by "rule file".
+// The function `count` counts places by "rule file".
 func count(found []place) map[string]int {
 	counts := map[string]int{}
 	for _, p := range found {

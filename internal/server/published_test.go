@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// host returns a resource with the parameter target, for which no node has a grant.
+// The function `host` returns a resource with the parameter target, for which no node has a grant.
 func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
 }

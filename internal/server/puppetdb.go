@@ -86,7 +86,7 @@ func (c catalogs) stored(ctx context.Context) error {
 	return fmt.Errorf("the catalogs of %d of %d nodes are not stored yet: %s", len(missing), len(c.due), strings.Join(names, ", "))
 }
 
-// query asks for all nodes in one request of PuppetDB's query API, version 4.
+// The method `query` asks for all nodes in one request of PuppetDB's query API, version 4.
 func (c catalogs) query(ctx context.Context, into any) error {
 	var names []tutti.NodeName
 	for node := range c.due {

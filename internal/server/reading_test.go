@@ -44,7 +44,7 @@ type calls struct {
 	yielded []string
 }
 
-// begin lets a node ask for a file.
+// The method `begin` lets a node ask for a file.
 func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.BlobGet) {
 	raw, err := json.Marshal(in)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refusals counts the entries about refused grants, and returns the size of the largest entry.
+// The function `refusals` counts the entries about refused grants, and returns the size of the largest entry.
 func refusals(t *testing.T, events []tutti.Event) (count, largest int) {
 	t.Helper()
 	for _, e := range events {

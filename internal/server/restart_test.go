@@ -141,7 +141,7 @@ func outcomeOf(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 	return out
 }
 
-// finish lets a job go on until it ends.
+// The method `finish` lets a job go on until it ends.
 func (a *agents) finish(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 	t.Helper()
 	a.move(f)
@@ -201,8 +201,8 @@ func TestEveryPrefixOfAJobGoesOn(t *testing.T) {
 	}
 }
 
-// prefix returns a log that is cut after an event, and the memory of the machines at that
-// time. A machine that has claimed a run may have started it.
+// The function `prefix` returns a log that is cut after an event, and the memory of the
+// machines at that time. A machine that has claimed a run may have started it.
 func prefix(t *testing.T, log *memory.Log, cut uint64) (*memory.Log, *agents) {
 	t.Helper()
 	out, a := log.Prefix(cut), newAgents()

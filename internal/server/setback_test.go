@@ -39,7 +39,7 @@ func (f *fenced) restart(change ...func(*server.Options)) {
 	f.db.Fleet = f.Fleet
 }
 
-// converge starts a job that converges the fleet.
+// The method `converge` starts a job that converges the fleet.
 func (f *fenced) converge() tutti.JobID {
 	f.t.Helper()
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
@@ -49,7 +49,7 @@ func (f *fenced) converge() tutti.JobID {
 	return job
 }
 
-// claim asks for work as the agent does, and begins the order.
+// The method `claim` asks for work as the agent does, and begins the order.
 func (f *fenced) claim() *tutti.Order {
 	f.t.Helper()
 	var out wire.Claimed
@@ -69,7 +69,7 @@ func full(run tutti.RunID) wire.Gate {
 	return wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
-// prove starts a converge job in which the node compiles once and proves that it is good.
+// The method `prove` starts a converge job in which the node compiles once and proves that it is good.
 func (f *fenced) prove() {
 	f.t.Helper()
 	f.converge()
@@ -85,7 +85,7 @@ func (f *fenced) prove() {
 	}
 }
 
-// pass starts a converge job in which the node runs once, and returns this run.
+// The method `pass` starts a converge job in which the node runs once, and returns this run.
 func (f *fenced) pass() tutti.RunID {
 	f.t.Helper()
 	job := f.converge()
@@ -136,7 +136,7 @@ func (f *fenced) applies(reason, want string) {
 	f.wantWhy(reason+", after a full run", "good: ")
 }
 
-// ending returns the outcome of a run. The function returns an empty outcome while the run goes on.
+// The method `ending` returns the outcome of a run. The function returns an empty outcome while the run goes on.
 func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	for _, e := range f.Events() {
 		switch b := e.Body.(type) {
@@ -308,7 +308,7 @@ func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 	wantCode(t, f.db.Call(wire.OpGate, other, nil), tutti.CodeRefused, "another catalog")
 }
 
-// epochs remembers the epoch, as the server's directory does.
+// The type epochs remembers the epoch, as the server's directory does.
 type epochs struct {
 	last  tutti.Epoch
 	above uint64

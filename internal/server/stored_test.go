@@ -23,12 +23,12 @@ type pdb struct {
 	has   map[tutti.NodeName]wire.ServedCatalog
 }
 
-// store puts the next catalog of the queue into the PuppetDB.
+// The method `store` puts the next catalog of the queue into the PuppetDB.
 func (p *pdb) store() {
 	p.has[p.queue[0].For], p.queue = p.queue[0], p.queue[1:]
 }
 
-// titles returns the titles that a collector of all databases finds.
+// The method `titles` returns the titles that a collector of all databases finds.
 func (p *pdb) titles() []string {
 	var out []string
 	for name, c := range p.has {
@@ -40,7 +40,7 @@ func (p *pdb) titles() []string {
 	return out
 }
 
-// catalogs returns, for each exporter, the catalog that PuppetDB has.
+// The method `catalogs` returns, for each exporter, the catalog that PuppetDB has.
 func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
 	out := map[tutti.NodeName]wire.Stored{}
 	for name, c := range p.has {

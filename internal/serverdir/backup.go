@@ -256,8 +256,8 @@ type namedFile struct {
 	content []byte
 }
 
-// files returns the files that a server's directory has in addition to its log. The files are
-// the server's configuration and its keys.
+// The method `files` returns the files that a server's directory has in addition to its log.
+// The files are the server's configuration and its keys.
 func (c *copier) files() ([]namedFile, error) {
 	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
 	if err != nil {

@@ -36,7 +36,7 @@ const webReport = `{"resource_statuses": {"File[/etc/web.conf]": {"resource": "F
 	"events": [{"property": "content", "status": "success", "message": "content changed", "previous_value": "{md5}1", "desired_value": ["{md5}2"],
 		"time": "2026-01-02T03:04:06Z", "corrective_change": true}]}}}`
 
-// end sends the result of a run: an outcome, a record and a report.
+// The method `end` sends the result of a run: an outcome, a record and a report.
 func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string) {
 	t.Helper()
 	rec.Run, rec.Node = r.Run, n.Name

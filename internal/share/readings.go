@@ -36,7 +36,7 @@ type Readings struct {
 	ring    []tutti.NodeKey // nodes that have no reading now and wait for a turn, the next node first
 }
 
-// reading is one waiting reading.
+// The type reading is one reading that waits.
 type reading struct {
 	cost  int64
 	begun chan struct{} // closed when the reading may begin
@@ -109,7 +109,7 @@ func (r *Readings) queue(key tutti.NodeKey, one *reading) {
 	r.admit()
 }
 
-// leave ends a reading.
+// The method `leave` ends a reading.
 func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.admit()
 }
 
-// withdraw removes a waiting reading. The function returns false if the reading has begun.
+// The method `withdraw` removes a waiting reading. The function returns false if the reading has begun.
 func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,8 +137,8 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	return true
 }
 
-// admit lets the next readings begin. If there is no room yet for the first reading, the others wait as well. If
-// small readings did not wait, they could block a large one for ever. The caller holds the lock.
+// The method `admit` lets the next readings begin. If there is no room yet for the first reading, the others wait as
+// well. If small readings did not wait, they could block a large one for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]

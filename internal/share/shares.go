@@ -45,8 +45,8 @@ type Shares struct {
 	refused map[tutti.NodeKey]refused
 }
 
-// refused counts the bytes of the large gates that the server has refused to a node. Only the gates of one run
-// count: the last run with a refused gate.
+// The type refused counts the bytes of the large gates that the server has refused to a node. Only the gates of one
+// run count: the last run with a refused gate.
 type refused struct {
 	run   tutti.RunID
 	bytes int

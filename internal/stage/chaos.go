@@ -89,8 +89,8 @@ func (c Chaos) hosts() chaos.Fleet {
 	return f
 }
 
-// disturb executes the plan until the schedule is over. The method begins and ends each fault at the scheduled times.
-// The method returns which hosts could not be reached, and when.
+// The method `disturb` executes the plan until the schedule is over. The method begins and ends each fault at the
+// scheduled times. The method returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -190,7 +190,7 @@ func (c Chaos) healAll(ctx context.Context) error {
 	return errors.Join(append(errs, signalUnit(c.Fleet.Server, "tutti-server", "CONT")(ctx))...)
 }
 
-// drive executes the plan again and again until the time is over.
+// The method `drive` executes the plan again and again until the time is over.
 func (c Chaos) drive(ctx context.Context, until time.Time) {
 	for time.Now().Before(until) && ctx.Err() == nil {
 		if _, err := c.execute(ctx, until); err != nil {
@@ -199,9 +199,9 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 	}
 }
 
-// execute starts the plan and watches the job until its verdict, or until the time is over.
-// If the server does not answer, the server may still have begun a job. The final check also looks at jobs that this
-// test does not know.
+// The method `execute` starts the plan and watches the job until its verdict, or until the time is over. If the
+// server does not answer, the server may still have begun a job. The final check also looks at jobs that this test
+// does not know.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -218,7 +218,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits for d. The function returns false if ctx ended earlier.
+// The function `sleep` waits for d. The function returns false if ctx ended earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -60,8 +60,9 @@ func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	return jobs[i], c.settle(ctx)
 }
 
-// settle waits until every node is connected and has sent its results, and every job has its
-// verdict. After a third of settleDeadline, the method returns without an error.
+// The method `settle` waits until every node is connected and has sent its results, and
+// every job has its verdict. After a third of settleDeadline, the method returns without an
+// error.
 func (c Chaos) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleDeadline / 3)
 	for {
@@ -97,7 +98,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// history collects what the server and the nodes have stored since the chaos began.
+// The method `history` collects what the server and the nodes have stored since the chaos began.
 func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, error) {
 	h := chaos.History{Server: c.Fleet.Server.Name}
 	var err error

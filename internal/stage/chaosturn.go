@@ -127,8 +127,8 @@ func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
 	return c.Fleet.Join(ctx, h)
 }
 
-// clone copies a node's state to the spare host. The method lets both machines run until the server notices
-// the clone, and keeps the first machine.
+// The method `clone` copies a node's state to the spare host. The method lets both machines run until the server
+// notices the clone, and keeps the first machine.
 func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
 	name := tutti.NodeName(h.Name)
 	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")

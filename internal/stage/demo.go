@@ -16,8 +16,8 @@ import (
 
 const demoPlan = "deploy"
 
-// example describes an example to the reader of a demonstration, and contains the function
-// that uses the example.
+// The type example describes one example to the reader of a demonstration, and contains the
+// function that uses the example.
 type example struct {
 	hosts string // the services on each host
 	look  string // a command for looking at a node

@@ -92,7 +92,7 @@ func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
 	return size, err
 }
 
-// begin waits until no removal of the content is running, and records that the content is in use.
+// The method `begin` waits until no removal of the content is running, and records that the content is in use.
 func (b *Blobs) begin(ctx context.Context, digest tutti.Digest) error {
 	for {
 		b.mu.Lock()
@@ -168,7 +168,8 @@ func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutt
 	return out, nil
 }
 
-// remove removes content unless it is in use. Other users of this content wait until the end of the removal.
+// The method `remove` removes content unless it is in use. Other users of this content wait until the end of the
+// removal.
 func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	b.mu.Lock()
 	u := b.used[digest]
@@ -190,7 +191,8 @@ func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	return err == nil, err
 }
 
-// forget deletes the records of content that nobody has used for the time Idle. Sweep does not need these records.
+// The method `forget` deletes the records of content that nobody has used for the time Idle. Sweep does not need
+// these records.
 func (b *Blobs) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

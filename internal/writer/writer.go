@@ -220,7 +220,7 @@ func (w *Writer) serve(ctx context.Context) error {
 	}
 }
 
-// gather returns the first command and the commands that are waiting now.
+// The method `gather` returns the first command and the commands that are waiting now.
 func (w *Writer) gather(first *command) []*command {
 	batch := []*command{first}
 	for len(batch) < maxBatch {
@@ -234,7 +234,7 @@ func (w *Writer) gather(first *command) []*command {
 	return batch
 }
 
-// commit runs a batch of commands, lets the owner decide on the result,
+// The method `commit` runs a batch of commands, lets the owner decide on the result,
 // appends all events, and answers.
 func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	now := time.Now()
@@ -300,8 +300,9 @@ func (w *Writer) woke(now time.Time) {
 	w.last = now
 }
 
-// append stores the events of a batch. The function uses one append if the log can take them all,
-// otherwise several. The function never splits events that readers must see together.
+// The method `append` stores the events of a batch. The function uses one append if the log can
+// take them all, otherwise several. The function never splits events that readers must see
+// together.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0
 	for _, cut := range append(tx.cuts, len(tx.events)) {
@@ -341,7 +342,7 @@ func (w *Writer) notStored(err error) error {
 	return tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
 }
 
-// emit appends an event of the server.
+// The method `emit` appends an event of the server.
 func (w *Writer) emit(ctx context.Context, body tutti.Body) error {
 	return w.Do(ctx, func(tx *Tx) error {
 		tx.Emit(Actor, body)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Mirror is a function of a module that reports what it sees in its process.
+# Mirror is a function of a module. The function reports the state of the process in which it runs.
 module Mirror
   FUNCTION = <<~'RUBY'
     require 'json'

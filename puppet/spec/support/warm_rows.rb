@@ -60,7 +60,7 @@ module WarmRows
     "Facter.add(:#{name}) { has_weight #{weight}; setcode { #{value} } }\n"
   end
 
-  # Files, and a manifest.
+  # Returns a function that writes these files and this manifest for a run.
   def self.code(files, manifest = "notify { 'a': }\n")
     lambda do |run|
       files.each { |name, text| run.write(name, text) }

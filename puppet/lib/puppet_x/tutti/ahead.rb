@@ -12,8 +12,8 @@ module PuppetX
       # pipe.
       attr_reader :out
 
-      # @param dir [String] of the run whose order it follows
-      # @yield [IO] in the child
+      # @param dir [String] the directory of the run whose order the collection uses
+      # @yield [IO] the file for the output; the block runs in the child
       def initialize(dir)
         @dir = dir
         @given = false
@@ -36,8 +36,8 @@ module PuppetX
       end
 
       # Gives the collection to a run. Only one run can get a collection.
-      # @param dir [String, nil] the run whose facts would do
-      # @param age [Numeric] seconds that they may be old
+      # @param dir [String, nil] the directory of the run after which the facts must have been collected
+      # @param age [Numeric] how old the facts may be, in seconds
       # @return [Ahead, nil]
       def give(dir, age)
         return if @given || dir != @dir || now - @at > age
@@ -46,13 +46,14 @@ module PuppetX
         self
       end
 
-      # In the child of a run: returns whether the collection has ended, now or within some seconds.
+      # Returns whether the collection has ended. The method waits at most `within` seconds for the end. The child of
+      # a run calls this method.
       def ended?(within = 0)
         @out.nil? || !IO.select([@out], nil, nil, within).nil? || !File.exist?("/proc/#{@pid}")
       end
 
-      # In the child of a run: waits for the facts. Once.
-      # @return [FactsAhead::Facts, nil] nil: it has none
+      # Waits for the facts. The child of a run calls this method only once.
+      # @return [FactsAhead::Facts, nil] nil if the collection has no facts
       def facts
         hurry
         nil until ended?(1)

@@ -42,7 +42,8 @@ module PuppetX
 
       # This hook keeps a noop run from changing resources with `noop => false`, which Puppet alone would change.
       module Noop
-        # Settings and files of Puppet's own are in a catalog that is not the host's.
+        # Puppet uses other catalogs for its own settings and files. In those catalogs `noop => false` has its usual
+        # effect.
         def noop?
           catalog.nil? || catalog.host_config? || super
         end

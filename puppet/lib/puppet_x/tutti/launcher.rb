@@ -53,7 +53,7 @@ module PuppetX
 
       attr_reader :events
 
-      # @param preload [Preload, nil] nil: nothing was loaded ahead
+      # @param preload [Preload, nil] nil if nothing was loaded ahead
       def initialize(dir, preload = nil)
         @dir = dir
         @preload = preload
@@ -185,8 +185,8 @@ module PuppetX
         Puppet.err("tutti: cannot write the report: #{e.message}")
       end
 
-      # Keeps the facts for questions that come later (docs/howto/puppet.md). If the facts cannot be kept, the run still
-      # continues.
+      # Stores the facts, because operators may ask for facts after the run (docs/howto/puppet.md). If the facts
+      # cannot be stored, the run still continues.
       def facts(values)
         @fact_costs ||= FactCosts.record
         Run.current.outside = Outside.new(@order.agent? ? nil : Puppet.lookup(:current_environment), @order.volatile_facts).facts

@@ -69,8 +69,8 @@ module PuppetX
       end
       private_class_method :load_all, :load_types
 
-      # @param missing [Array<String>] libraries that were looked for, and are not there
-      # @param began [Time] what is younger on disk may not be what was loaded
+      # @param missing [Array<String>] libraries that Puppet searched for and that do not exist
+      # @param began [Time] when the loading began; a file with a later time may differ from the loaded code
       def initialize(premises, missing, began)
         @premises = premises
         @missing = missing
@@ -124,8 +124,8 @@ module PuppetX
 
       # Finds files of modules or of `libdir` that Puppet would load instead of, or in addition to, the loaded files.
       # If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs it.
-      # For other files a new load is not possible.
-      # @return [String, nil] the first file that makes it impossible
+      # Other files cannot be loaded again.
+      # @return [String, nil] a text about the first file that cannot be loaded again
       def shadowed
         files = @seen = plugins
         files.each { |name, file| return "#{file} is loaded instead of what Puppet has" unless name.match?(OF_TYPE) }
@@ -133,8 +133,9 @@ module PuppetX
         nil
       end
 
-      # A child of `puppet agent` calls this method. The child has already loaded some of its types.
-      # @return [String, nil] what came with the plugins
+      # A child for `puppet agent` calls this method after it has got the plugins. By then the child has loaded some
+      # types.
+      # @return [String, nil] a text about a file that came with the plugins
       def synced
         certain do
           file = plugins.find { |name, _| !@seen.key?(name) }&.last

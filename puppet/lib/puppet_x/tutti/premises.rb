@@ -51,7 +51,7 @@ module PuppetX
         @features = nil
       end
 
-      # Asks, the first time.
+      # Runs the block only for the first time that the question is asked.
       def ask(kind, question)
         @answers[[kind, question]] ||= [yield]
         @answers[[kind, question]].first

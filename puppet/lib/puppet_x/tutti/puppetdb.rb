@@ -4,11 +4,11 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # This module connects PuppetDB below Tutti on a Puppet Server (`exports: puppetdb`). PuppetDB still stores
-    # facts and catalogs, and answers collectors.
+    # This module lets Tutti's termini on a Puppet Server call the termini of PuppetDB (`exports: puppetdb`). PuppetDB
+    # still stores facts and catalogs, and answers collectors.
     module PuppetDB
       # @param indirection [Puppet::Indirector::Indirection]
-      # @param operation [Symbol] what PuppetDB's terminus is to do with the request
+      # @param operation [Symbol] the method of PuppetDB's terminus that gets the request
       def self.call(indirection, operation, request)
         indirection.terminus(:puppetdb).public_send(operation, request)
       end
@@ -28,7 +28,7 @@ module PuppetX
       end
 
       # Returns the given catalogs, and marks those whose resources were found.
-      # @param found [Array<Puppet::Parser::Resource>] what PuppetDB has answered after that
+      # @param found [Array<Puppet::Parser::Resource>] the answer that PuppetDB has given after `catalogs`
       def self.stored(catalogs, found)
         found.map { |resource| resource.collector_id.split('|', 2).first }.uniq
              .each_with_object(catalogs.dup) { |name, all| all[name] = (all[name] || {}).merge('found' => true) }

@@ -45,13 +45,14 @@ module PuppetX
         @noted << wait unless @noted.any? { |other| other['query'] == wait['query'] }
       end
 
-      # @return [Array<Hash>] what a compiled catalog waits for
+      # @return [Array<Hash>] the questions for which a compiled catalog waits
       def noted
         @noted.dup
       end
 
-      # @param error [Exception] what ended the compile
-      # @return [Array<Hash>] what it waited for; empty if questions are not why it ended
+      # @param error [Exception] the error that ended the compile
+      # @return [Array<Hash>] the questions for which the compile waited; empty if the compile ended for another
+      #   reason
       def ending(error)
         final = self.class.cause(error)&.wait
         waits = final ? [final] : unanswered_keys(error.message)
