@@ -26,8 +26,8 @@ const (
 
 var update = flag.Bool("update", false, "rewrite "+oldPlaces+"; refused if a rule would have more places than before")
 
-// notPlain are words of the guide's second and fourth habit, each with a better wording.
-// The last expression does not match "is no longer" and "is no more".
+// notPlain lists the words that the guide's second and fourth habit forbid, each with a
+// better wording. The last expression does not match "is no longer" and "is no more".
 var notPlain = []struct{ words, instead string }{
 	{`anew`, "again, or new"},
 	{`as ever`, "as before, or unchanged"},

@@ -136,7 +136,7 @@ func (f *fenced) applies(reason, want string) {
 	f.wantWhy(reason+", after a full run", "good: ")
 }
 
-// The method `ending` returns the outcome of a run. The function returns an empty outcome while the run goes on.
+// The method `ending` returns the outcome of a run. The method returns an empty outcome while the run goes on.
 func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	for _, e := range f.Events() {
 		switch b := e.Body.(type) {

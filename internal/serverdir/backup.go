@@ -39,8 +39,8 @@ type BackupOptions struct {
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether or not the server is running. Backup
-// first writes a temporary file. Only a complete backup gets the name of the destination.
+// Backup copies the state of a server at one event. The server may be running. Backup first
+// writes a temporary file. Only a complete backup gets the name of the destination.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)

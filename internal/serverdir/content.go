@@ -18,8 +18,7 @@ const (
 )
 
 // Content has the same purpose for blobs as Head for the log. A file contains the sequence up to which blobs were
-// acknowledged. The file is written after each append. Content is a witness, and never newer than the blobs on
-// disk.
+// acknowledged. The file is written after each append. Content may be older than the blobs on disk, but never newer.
 type Content struct {
 	path string
 

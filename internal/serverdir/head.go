@@ -36,7 +36,7 @@ type Head struct {
 }
 
 // OpenHead reads the head of the server in dir, or begins a new head. OpenHead treats a
-// damaged head as missing, because the head is only a witness and not a source.
+// damaged head as missing, because the server only compares the head with the log.
 func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

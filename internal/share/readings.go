@@ -121,7 +121,7 @@ func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.admit()
 }
 
-// The method `withdraw` removes a waiting reading. The function returns false if the reading has begun.
+// The method `withdraw` removes a waiting reading. The method returns false if the reading has begun.
 func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 }
 
 // The method `admit` lets the next readings begin. If there is no room yet for the first reading, the others wait as
-// well. If small readings did not wait, they could block a large one for ever. The caller holds the lock.
+// well. If small readings did not wait, a large reading could wait for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]

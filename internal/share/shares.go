@@ -15,8 +15,8 @@ const (
 	// MaxAskCost is the largest number of comparisons (see data.State.Cost) for one question. A question with twenty
 	// terms that matches all of 50,000 nodes needs a little more than a million. A comparison takes up to 25 ns.
 	MaxAskCost = 5_000_000
-	// CostAtOnce is how many comparisons a node may request at once, and costEach is how many more it may
-	// request after each second. A question with the cost MaxAskCost takes about 100 ms.
+	// A node may request CostAtOnce comparisons at once. After each second the node may request costEach
+	// more. A question with the cost MaxAskCost takes about 100 ms.
 	CostAtOnce = 2 * MaxAskCost
 	costEach   = 500_000
 	// costOfCall and costOfByte are the cost of reading a question, per call and per byte.
@@ -134,8 +134,8 @@ func CostOfGate(size int) int { return costOfCall + size/BytesOfCost }
 // bytes.
 func CostOfDigest(size int) int { return costOfCall + size/64 }
 
-// CostOfServed returns what a node pays for the exports that its Puppet Server has reported: for reading
-// them and for the decision.
+// CostOfServed returns the cost of the exports that a node's Puppet Server has reported: the cost of reading them,
+// and the cost of the decision about each of them.
 func CostOfServed(size, count int) int { return CostOfGate(size) + costOfExport*count }
 
 // Refuse records that the server has refused a gate of this many bytes to a run.

@@ -300,8 +300,8 @@ func (w *Writer) woke(now time.Time) {
 	w.last = now
 }
 
-// The method `append` stores the events of a batch. The function uses one append if the log can
-// take them all, otherwise several. The function never splits events that readers must see
+// The method `append` stores the events of a batch. If the log cannot take all events in one
+// append, the method uses several. The method never splits events that readers must see
 // together.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0

@@ -19,7 +19,7 @@ module Mirror
       end
 
       def process
-        GC.start # Facter leaves the pipes of a command that is not there to the garbage collector
+        GC.start # if a command does not exist, only the garbage collector closes its pipes
         status = File.readlines('/proc/self/status', chomp: true).grep(/\A(Sig|Umask|Uid|Gid|Groups|Cap|NoNew|Seccomp)/)
         { 'env' => ENV.to_h, 'status' => status - status.grep(/SigQ/), 'place' => [File.umask, Dir.pwd, File.read('/proc/self/comm'), File.read('/proc/self/oom_score_adj')],
           'fds' => Dir.children('/proc/self/fd').map { |fd| link(fd) }.compact.sort, 'first' => %w[0 1 2].map { |fd| link(fd) },

@@ -50,7 +50,7 @@ class WarmParent
 
   # `collect` is like `begin_collection`, but waits for the end of the collection.
   def collect(dir, age: 60)
-    before = children # a run may have ended, and its end not be taken
+    before = children # a run that has ended may still be a child of the parent
     begin_collection(dir, age: age)
     collector = Waiting.for(60, 'the begin of the collection') { (children - before).first }
     Waiting.for(60, 'the end of the collection') { !children.include?(collector) }

@@ -24,12 +24,12 @@ module PuppetX
           @out.close
           yield @said
         ensure
-          writer.write('.') # what a fact has left behind may have the pipe open for ever
+          writer.write('.') # without this byte, a process that a fact has started could keep the pipe open for ever
         end
         writer.close
       end
 
-      # It has ended.
+      # Closes the pipe after the end of the collection.
       def take
         @out.close
         @out = nil
@@ -76,10 +76,10 @@ module PuppetX
         close
         return if over || Process.wait(@pid, Process::WNOHANG)
 
-        [-@pid, @pid].each { |whom| kill(whom) } # a group of its own, once it has one, with what Facter has started
+        [-@pid, @pid].each { |whom| kill(whom) } # the group, if it exists yet, contains the processes that Facter has started
         Process.wait(@pid)
       rescue Errno::ECHILD
-        nil # it was over before
+        nil # the collection had ended before
       end
 
       private
@@ -89,7 +89,7 @@ module PuppetX
       def hurry
         Process.setpriority(Process::PRIO_PGRP, @pid, 0)
       rescue SystemCallError
-        nil # it is over, or has none yet
+        nil # the collection has ended, or has no group yet
       end
 
       def nameless(path)

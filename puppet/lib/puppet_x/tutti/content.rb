@@ -50,7 +50,7 @@ module PuppetX
       def places(texts)
         roots.each_with_index.flat_map do |root, index|
           names = texts.flat_map { |text| text.b.scan(%r{#{Regexp.escape(root.b)}(?:/+([\w.-]+)|(?![\w.-]))}n).flatten }.uniq
-          names = [nil] if names.include?(nil) # all of it
+          names = [nil] if names.include?(nil) # a text names the whole root
           names.reject { |name| name && roots.include?(File.join(root, name)) }.sort_by(&:to_s).map do |name|
             [index.to_s, name.to_s, of(File.join(*[root, name].compact))]
           end

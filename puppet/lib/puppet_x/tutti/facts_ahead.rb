@@ -58,7 +58,7 @@ module PuppetX
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
-          false # a plugin went between two looks
+          false # a plugin was removed in the meantime
         end
 
         # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
@@ -73,7 +73,7 @@ module PuppetX
           libraries.each { |file| require file }
           lent.each { |name, path| FactLeavings.lend(name, path) }
           Dir.chdir(directory) if directory
-          File.umask(umask) if umask # the last one: with a reason nothing of a process has changed that it keeps
+          File.umask(umask) if umask # last, because after an error above this process must be unchanged
           nil
         rescue StandardError, ScriptError => e
           "what facts leave behind cannot be had without them: #{e.message}"
@@ -91,7 +91,7 @@ module PuppetX
         end
 
         def tell(said, single, messages)
-          @asked ||= [] # one by one, and not among what it said as a whole
+          @asked ||= [] # facts that were requested one by one and are not in the complete answer
           @said = said
           @single = single
           @messages = messages
@@ -119,7 +119,7 @@ module PuppetX
 
         def told(name)
           @said.values.first&.dig(*name.split('.'))
-        rescue TypeError # a path into what has no parts
+        rescue TypeError # the path leads into a value without parts
           nil
         end
 
@@ -167,7 +167,7 @@ module PuppetX
         stat = File.stat(Puppet[:lastrunfile])
         [stat.mtime, stat.ino]
       rescue SystemCallError
-        nil # none yet
+        nil # there was no run yet
       end
 
       # Returns things that a fact may change for the rest of the run.
@@ -184,7 +184,7 @@ module PuppetX
         types = []
         Puppet::Type.eachtype { |type| types << type.name.to_s }
         files = $LOADED_FEATURES - before - Puppet::Util::Autoload.loaded.values.map(&:first)
-        files.reject! { |file| (found = file.match(TYPE)) && found[:part] && types.include?(found[:type]) } # it comes with the type
+        files.reject! { |file| (found = file.match(TYPE)) && found[:part] && types.include?(found[:type]) } # Puppet loads this part together with its type
         files.pop while files.last && types.include?(type = files.last[TYPE, :type]) && files.last == autoloaded(type)
         files
       end
@@ -208,7 +208,7 @@ module PuppetX
       # @param preload [Preload, nil] nil if nothing was loaded ahead
       # @param out [IO] the file for the facts
       def self.collect(dir, preload, out)
-        Process.setpriority(Process::PRIO_PROCESS, 0, LOWEST) # nobody waits for it; see Ahead#facts
+        Process.setpriority(Process::PRIO_PROCESS, 0, LOWEST) # no run waits for the collection yet, see Ahead#facts
         ends_at_last unless preload
         Launcher.current = new(Order.read(dir), scratch(dir), preload, out)
         Launcher.current.start
@@ -258,7 +258,7 @@ module PuppetX
         single = asked.to_h { |name| [name, told.value(name)] }
         facts = Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
                           FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)
-        compare(found.values, external, Outside.new(@order.agent? ? nil : environment, @order.volatile_facts)) # last: it requires, too
+        compare(found.values, external, Outside.new(@order.agent? ? nil : environment, @order.volatile_facts)) # last, because `compare` also requires files
         @out.write(Marshal.dump(facts))
         @out.close
         exit
@@ -279,7 +279,7 @@ module PuppetX
         Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES),
                                              'watch' => external + outside.directories, 'began' => @began.utc.iso8601(6) })
       rescue SystemCallError, JSON::ParserError
-        nil # it has collected none, or a full disk
+        nil # the run has no facts, or the disk is full
       end
 
       # Returns the digests of the run that count as facts, see Outside. A run of an earlier release has no such

@@ -333,7 +333,7 @@ module PuppetX
 
         File.write(file(FACT_USE), JSON.generate(@fact_costs.merge('asked' => @told&.asked || [])))
       rescue SystemCallError
-        nil # a full disk
+        nil # the disk may be full
       end
 
       def status(error)

@@ -104,7 +104,7 @@ module PuppetX
         paths = paths.reject { |path| path.start_with?("#{root}/") } unless file == Puppet[:hiera_config]
         paths.flat_map { |path| matching(path) }
       rescue SystemCallError, Psych::Exception, NoMethodError, TypeError
-        [] # the compile says what is wrong with it
+        [] # the compile reports the error in the file
       end
 
       def of_level(level, datadir)
@@ -153,10 +153,10 @@ module PuppetX
         stats = [File.lstat(path)]
         return if stats.first.directory?
 
-        stats << File.stat(path) if stats.first.symlink? && File.file?(path) # what the link leads to may change by itself
+        stats << File.stat(path) if stats.first.symlink? && File.file?(path) # the target may change although the link stays
         "#{path}\0#{stats.map { |stat| "#{stat.size} #{stat.ctime.to_i}.#{stat.ctime.nsec}" }.join(' ')}\n"
       rescue SystemCallError => e
-        "#{path}\0#{e.class}\n" unless e.is_a?(Errno::ENOENT) # it has just gone
+        "#{path}\0#{e.class}\n" unless e.is_a?(Errno::ENOENT) # the file was removed in the meantime
       end
     end
   end

@@ -34,7 +34,7 @@ module PuppetX
         missing = []
         tracer = TracePoint.new(:raise) { |point| missing << point.raised_exception.path if point.raised_exception.is_a?(LoadError) }
         premises = tracer.enable { load_all }
-        (Thread.list - [Thread.current]).each { |thread| thread.kill.join } # a library's; no child would have them
+        (Thread.list - [Thread.current]).each { |thread| thread.kill.join } # a library may have started threads; a child would not have them
         new(premises, missing.compact.uniq.reject { |name| there?(name) }, Time.at(0, began, :nsec))
       end
 
@@ -111,13 +111,13 @@ module PuppetX
       end
 
       # A child calls this method after its settings are known.
-      # @return [String, nil] what it would have loaded otherwise
+      # @return [String, nil] a text about code that the child would have loaded differently
       def overridden
         certain { shadowed || @premises.refuted }
       end
 
       # A child calls this method after it has its facts.
-      # @return [String, nil] what it would have loaded otherwise
+      # @return [String, nil] a text about code that the child would have loaded differently
       def refuted
         certain { @premises.refuted_by_facts }
       end
@@ -160,7 +160,7 @@ module PuppetX
             next unless @files.key?(name) || @types.include?(name[PROVIDER, :type])
 
             file = File.join(dir, name)
-            next unless File.exist?(file) # a link that leads nowhere: an editor's lock
+            next unless File.exist?(file) # for example, the lock of an editor is a link without a target
 
             found[name] ||= file unless File.realpath(file).start_with?("#{own}/")
           end
@@ -178,7 +178,7 @@ module PuppetX
           child.end_with?('.rb') ? ["#{prefix}#{child}"] : []
         end
       rescue SystemCallError
-        [] # it is not there, or no directory
+        [] # the directory does not exist, or is not a directory
       end
 
       # Removes a type from Puppet's memory.
@@ -194,7 +194,7 @@ module PuppetX
       end
 
       def module_directories
-        return [] if Puppet.run_mode.agent? # its plugins are in libdir
+        return [] if Puppet.run_mode.agent? # the plugins of `puppet agent` are in libdir
 
         environment = Puppet.lookup(:environments).get(Puppet[:environment])
         environment ? Puppet::Util::Autoload.module_directories(environment) : []
@@ -227,7 +227,7 @@ module PuppetX
         end
         found
       rescue SystemCallError
-        found # it is not there
+        found # the file does not exist
       end
 
       # Returns the file with the authorities that Ruby trusts by default (Net::HTTP). A directory of authorities is
@@ -245,9 +245,9 @@ module PuppetX
       def stamps
         @once.each_with_object({}) do |file, found|
           stat = File.stat(file)
-          found[file] = [stat.ctime, stat.ino, stat.size] # a package sets the mtime to whatever it likes
+          found[file] = [stat.ctime, stat.ino, stat.size] # without mtime, because a package can set any mtime
         rescue SystemCallError
-          nil # one that is not a file
+          nil # the file does not exist
         end
       end
     end

@@ -17,13 +17,13 @@ module PuppetX
       # protocol.
       # @return [Hash{String => Hash}] by certname
       def self.catalogs(type)
-        Puppet::Resource.indirection.terminus(:puppetdb) # which brings PuppetDB's library along
+        Puppet::Resource.indirection.terminus(:puppetdb) # this loads PuppetDB's library
         exporters = ['from', 'resources', ['extract', 'certname', ['and', ['=', 'type', type], ['=', 'exported', true]]]]
         query = ['from', 'catalogs', ['extract', %w[certname transaction_uuid catalog_uuid], ['in', 'certname', exporters]]]
         Puppet::Util::Puppetdb.query_puppetdb(query).to_h do |row|
           [row.fetch('certname'), { 'transaction_uuid' => row['transaction_uuid'].to_s, 'catalog_uuid' => row['catalog_uuid'].to_s }]
         end
-      rescue JSON::ParserError, KeyError, TypeError, NoMethodError => e # PuppetDB's library takes whatever comes for an answer
+      rescue JSON::ParserError, KeyError, TypeError, NoMethodError => e # PuppetDB's library does not check the answer
         raise Puppet::Error, "tutti: PuppetDB does not say which catalogs it has: #{e.message}"
       end
 

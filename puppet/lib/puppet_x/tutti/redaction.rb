@@ -32,7 +32,7 @@ module PuppetX
             forms(text).reduce(left) { |all, form| all.include?(form) ? all.gsub(form, REPLACEMENT) : all }
           end
         rescue ArgumentError, EncodingError
-          REPLACEMENT # what cannot be searched is not shown
+          REPLACEMENT # a message that cannot be searched is not shown
         end
 
         # Forgets all secrets, because a run must not know the secrets of an earlier run.

@@ -8,7 +8,7 @@ module PuppetX
       #   container
       def initialize(graph)
         @graph = graph
-        @behind = {} # whit → references: all resources of a class share what it notifies
+        @behind = {} # whit → references, because all resources of a class notify the same resources
       end
 
       # @return [Array<String>] references; empty for a resource that Puppet must not change

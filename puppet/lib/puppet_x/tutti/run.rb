@@ -207,7 +207,7 @@ module PuppetX
       # Describes a catalog without showing it.
       def description(catalog)
         digest = { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size }
-        return digest if order.agent? # the content of what it names is the Puppet Server's
+        return digest if order.agent? # the content of the named files is on the Puppet Server
 
         leaves = Leaves.new(catalog)
         content = Content.new(Puppet.lookup(:current_environment))

@@ -77,7 +77,7 @@ module PuppetX
 
         keys.map { |key| Waits.wait('hiera', key, @run.keys.position(key)) }
       rescue Puppet::DataBinding::LookupError
-        [] # what the error names is no key
+        [] # the error does not name a valid key
       end
 
       def named(message)
