@@ -142,7 +142,7 @@ func (a *Answer) UnmarshalJSON(raw []byte) error {
 type HieraQuestion struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
-	Opens bool           `json:"opens,omitempty"` // as in Ask
+	Opens bool           `json:"opens,omitempty"` // see Question.Opens
 }
 
 // HieraData is the whole hiera level of one node, with a digest for each key.
@@ -330,7 +330,7 @@ type Beat struct {
 // Renew asks for a new JWT for the node's key, because the present JWT expires soon.
 type Renew struct{}
 
-// Renewed carries it.
+// Renewed contains the new JWT.
 type Renewed struct {
 	JWT string `json:"jwt"`
 }

@@ -280,7 +280,7 @@ func (b *Bus) Listen(key tutti.NodeKey, f func(op string, payload []byte)) {
 type Ring struct {
 	Key tutti.NodeKey
 	Op  string
-	Run tutti.RunID // of a cancellation
+	Run tutti.RunID // the run to cancel
 }
 
 // Ring implements server.Bus.

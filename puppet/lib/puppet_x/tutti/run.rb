@@ -27,7 +27,7 @@ module PuppetX
       Answer = Struct.new(:found, :value, :awaits)
 
       # Puppet 8 resolves a Deferred when it applies the resource, and forgets that the value is Sensitive.
-      LAZY = 'this Puppet shows what a Deferred gives, so none may give a secret; read it in the manifest'
+      LAZY = 'this version of Puppet shows the result of a Deferred, so the result must not be a secret; read the secret in the manifest'
 
       # The agent enforces the deadline of a lock. The run waits a little longer than the deadline, in case the agent
       # hangs.
