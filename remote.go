@@ -50,7 +50,7 @@ const (
 	RemoteFailed    RemoteVerdict = "failed"    // the node says why
 	RemoteRefused   RemoteVerdict = "refused"   // by the node's policy
 	RemoteSilent    RemoteVerdict = "silent"    // no answer in time
-	RemoteAway      RemoteVerdict = "away"      // not connected: not asked
+	RemoteAway      RemoteVerdict = "away"      // the node is not connected, so the server did not ask it
 	RemoteUndecided RemoteVerdict = "undecided" // the server does not know whether the node is selected
 )
 

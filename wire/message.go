@@ -168,7 +168,7 @@ func (h HieraData) Validate() error {
 	return nil
 }
 
-// Publish sets a value for a run. With Withdraw the message unsets the value.
+// Publish sets a value for a run. If Withdraw is true, the message withdraws the value.
 type Publish struct {
 	Run      tutti.RunID     `json:"run"`
 	Key      string          `json:"key"`

@@ -52,8 +52,8 @@ func withoutRun(o tutti.Order) tutti.Order {
 	return o
 }
 
-// If the code of a fleet is on a Puppet Server, its jobs start without code in Tutti. Each
-// order names the program and its options.
+// If a Puppet Server has the code of a fleet, the jobs of the fleet start although Tutti
+// has no code. Each order names the program and its options.
 func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -91,8 +91,8 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	wantCode(t, err, tutti.CodeInvalid, "db-01 runs by `puppet apply`, and the fleet file has no environment")
 }
 
-// The publications of a node stay if it runs through the agent, because such a run reports no publications.
-// The publications also stay after a run with tags, because such a run may have applied only a part of the catalog.
+// If a node runs through the agent, its publications stay, because such a run reports no publications. The
+// publications also stay after a run with tags, because such a run may have applied only a part of the catalog.
 func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -311,7 +311,7 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	wantVerdict(t, f, job, tutti.VerdictConverged)
 }
 
-// A running job keeps its environment. The present environment of the fleet is used by the next job.
+// A running job keeps its environment. The next job uses the present environment of the fleet.
 func TestAJobKeepsItsEnvironment(t *testing.T) {
 	f := newFixture(t)
 	f.Start("deploy", tutti.ModeApply)

@@ -20,9 +20,9 @@ func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
 }
 
-// The server reads only a limited number of bytes of large gates that it refuses to one run. The limit is more
-// than an honest run needs. After that the server refuses large gates of this run without reading them. A small
-// gate costs almost nothing, so the server reads it.
+// If the server refuses large gates of a run, their bytes count against a limit. The limit is higher than an honest
+// run needs. Above the limit the server refuses large gates of the run without reading them. A small gate costs
+// almost nothing, so the server reads it.
 func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

@@ -88,7 +88,7 @@ func (a *agents) execute(t *testing.T, n *servertest.Node, o tutti.Order) {
 			t.Fatal(err)
 		}
 		if err := n.Publish(o.Run, "db/ready", "true"); err != nil && tutti.CodeOf(err) != tutti.CodeConflict {
-			t.Fatal(err) // the other machine was faster
+			t.Fatal(err) // a conflict means that the other machine was faster
 		}
 	}
 	if err := n.Call(wire.OpResult, result, nil); err != nil {

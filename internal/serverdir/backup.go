@@ -240,7 +240,8 @@ func (c *copier) Begin(after uint64, link tutti.Digest) error {
 		return err
 	}
 	var files []namedFile
-	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // a slow reader does not delay the authority
+	// The authority waits only while the files are read into memory, not while a slow reader gets the backup.
+	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil {
 		return err
 	}
 	for _, f := range files {

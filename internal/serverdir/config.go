@@ -1,6 +1,6 @@
 // Package serverdir handles the content of a server's directory. The directory contains the server's configuration
-// and keys, the witnesses of its log, and its epochs. The package also makes and restores backups of the
-// directory.
+// and keys, the files that note the end of its log, and its epochs. The package also makes and restores backups of
+// the directory.
 package serverdir
 
 import (

@@ -21,8 +21,8 @@ type Node struct {
 	Agent wire.Claim // Agent is the claim of the node's agent. If Agent is empty, the agent is of release 0.2.0.
 	// Ticket is the ticket in the node's messages. Ticket is empty if the agent stores no ticket.
 	Ticket string
-	// Machine identifies its installation. Machine is empty if the agent does not report its
-	// installation.
+	// Machine identifies the installation of the machine. Machine is empty if the agent does
+	// not report its installation.
 	Machine tutti.Digest
 }
 

@@ -27,7 +27,7 @@ type Tx struct {
 	cuts   []int // the append may be split after this many events
 }
 
-// MayCut allows the log to store the earlier events and the later events in two appends.
+// MayCut says that the events before this call and the events after this call may go into two appends.
 func (tx *Tx) MayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // Emit applies an event and collects it for the append.

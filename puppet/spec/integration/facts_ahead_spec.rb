@@ -83,7 +83,7 @@ RSpec.describe 'facts that are collected ahead' do
     first.write(plugin, "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
     File.mkfifo(first.path('late'))
     parent.begin_collection(first.dir)
-    late = File.open(first.path('late'), 'w') # it reads there
+    late = File.open(first.path('late'), 'w') # the collection reads this FIFO
     [parent.children, late]
   end
 
@@ -474,7 +474,7 @@ RSpec.describe 'facts that are collected ahead' do
         first.write('var/lib/facter/mine.rb', late = "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
         first.write('plugins/facter/mine.rb', late)
         parent.begin_collection(first.dir)
-        writer = File.open(first.path('late'), 'w') # it reads there
+        writer = File.open(first.path('late'), 'w') # the collection reads this FIFO
         run = first.again
         run.call do
           run.wait_for("#{run.run}/phase.jsonl", /"facts"/)

@@ -61,7 +61,7 @@ module Mirror
     ulimit -a
     grep -E '^(Sig[A-Z]|Groups|Cap)' /proc/self/status | grep -v SigQ
     readlink /proc/self/cwd
-    ls -l /proc/$$/fd > "$1.fds" # into a file: of a pipe, this shell has an end open for a moment
+    ls -l /proc/$$/fd > "$1.fds" # into a file, because with a pipe this shell would have one more descriptor
     sed 's/.* \([0-9]* -> .*\)/\1/; s/\[[0-9]*\]//' "$1.fds" | grep -- '->'
   SH
 end

@@ -36,7 +36,7 @@ module WarmRows
       RUBY
   end
 
-  # Returns a provider of a module for a type of Puppet. It logs a word.
+  # Returns a provider of a module for a type of Puppet. The provider logs a word.
   def self.aaa(word)
     { "#{LIB}/puppet/provider/group/aaa.rb" => <<~RUBY }
       Puppet::Type.type(:group).provide(:aaa) do

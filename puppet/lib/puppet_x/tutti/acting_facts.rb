@@ -9,9 +9,9 @@ module PuppetX
     # show these facts. The class reads the code of each module that has a type of the catalog, or a provider of such a
     # type. If code does not name the fact that it reads, the class returns all facts.
     class ActingFacts
-      # Tutti's own module reads facts, and none of them changes what its types do.
+      # Tutti's own module reads facts, but these facts do not change what its types do.
       OWN = 'tutti'
-      # Code that runs during a compile or during the collection of facts.
+      # Code in these directories runs only during a compile or during the collection of facts.
       ELSEWHERE = %r{\A(?:facter|puppet/(?:application|datatypes|face|functions|indirector|parser|reports))/}.freeze
       NAMED = /(?:Facter|\[:facter\])\s*(?:\.\s*(?:value|fact)\s*\(?|\[)\s*[:'"](\w+)/.freeze
       SUITABLE = /\A\s*(?:confine|defaultfor|notdefaultfor)\b(.*)/.freeze

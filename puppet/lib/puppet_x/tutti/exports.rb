@@ -53,7 +53,7 @@ module PuppetX
       end
 
       # Returns the parameters of a resource in rich data.
-      # @return [Array(Hash, Array<String>)] the parameters in clear, and the names of those that are secret
+      # @return [Array(Hash, Array<String>)] the clear parameters, and the names of the secret parameters
       def self.parameters(resource)
         clear = {}
         sensitive = resource.sensitive_parameters.map(&:to_s)

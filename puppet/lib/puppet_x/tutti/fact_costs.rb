@@ -8,7 +8,7 @@ module PuppetX
       LIMIT = 0.2 # seconds; faster facts are not reported
       KEY = :tutti_fact_costs
 
-      # Prepended to Facter's timer.
+      # This hook measures each fact that Facter's timer measures.
       module Timer
         def measure(name, *)
           FactCosts.measure(name.to_s) { super }

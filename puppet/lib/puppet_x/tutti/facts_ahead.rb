@@ -63,7 +63,8 @@ module PuppetX
 
         # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
         # have used a type that sets the environment. Or other code of a module may need a library that a fact has
-        # loaded. @return [String, nil] why that cannot be
+        # loaded.
+        # @return [String, nil] the reason why this process cannot make the changes
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
 

@@ -9,7 +9,8 @@ module PuppetX
     # collection, because these facts would keep the node suspect for ever. The digest also leaves out facts
     # that belong to the run and not to the node.
     module FactsDigest
-      # Whole facts. The list of volatile facts is part of the module's documentation (README).
+      # These facts are left out as a whole. The list of volatile facts is part of the module's documentation
+      # (README).
       VOLATILE = %w[
         system_uptime load_averages memory mountpoints disks
         uptime uptime_seconds uptime_hours uptime_days timestamp

@@ -34,14 +34,15 @@ module PuppetX
         end
 
         # Starts a run in a child of the warm parent.
-        # @param preload [Preload] what is loaded already, and perhaps the facts
+        # @param preload [Preload] the code that is already loaded, and perhaps a collection of facts
         def warm(dir, preload)
           ARGV.replace([dir])
           self.current = new(dir, preload)
           current.start
         end
 
-        # Writes the process of a run to the file `pid` in the run's directory. @return [Hash]
+        # Writes the process of a run to the file `pid` in the run's directory.
+        # @return [Hash]
         def mark(dir, pid)
           start = File.read("/proc/#{pid}/stat").rpartition(')').last.split[19]
           { 'pid' => pid, 'start' => Integer(start) }.tap { |process| Journal.replace(File.join(dir, 'pid'), process) }

@@ -68,8 +68,8 @@ module PuppetX
         @modulepath ||= beyond_the_code(@environment.modulepath)
       end
 
-      # Returns the real directories of modules, because many are links. Tutti's own module is left out, because
-      # it has a version.
+      # Returns the real directories of modules, because many are links. Tutti's own module is left out, because its
+      # version is compared instead.
       def modules
         @modules ||= modulepath.flat_map { |dir| Dir.glob(File.join(dir, '*')) }.sort.select { |path| File.directory?(path) }
                                .map { |path| File.realpath(path) } - [Settings::ROOT]

@@ -26,7 +26,8 @@ module PuppetX
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
       # `ahead` is the collection of facts for the next child. If `ahead` is nil, the child collects its own
-      # facts. @return [Ahead, nil]
+      # facts.
+      # @return [Ahead, nil]
       attr_accessor :ahead
 
       def self.call

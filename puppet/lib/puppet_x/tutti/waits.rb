@@ -61,7 +61,8 @@ module PuppetX
 
       # Returns the unanswered question that caused an error. Code may have rescued the question's error and
       # raised another error. If the other error does not contain the question's message, the question is not
-      # the cause. @return [Unanswered, nil]
+      # the cause.
+      # @return [Unanswered, nil]
       def self.cause(error)
         inner = error
         inner = inner.cause until inner.nil? || inner.is_a?(Unanswered)

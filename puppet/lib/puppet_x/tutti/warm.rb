@@ -125,7 +125,7 @@ module PuppetX
         leave
       end
 
-      # Without an agent. Current runs continue, but nobody will use the facts.
+      # Ends the parent after the agent has gone. Current runs continue, but nobody will use the facts.
       def leave
         forget
         exit
