@@ -98,7 +98,7 @@ func (a *anything) step(t *rapid.T) {
 		if rapid.Bool().Draw(t, "revoked") {
 			_ = a.Emit(&tutti.OperatorRevoked{Operator: "ada"})
 		}
-	case "foreign": // long enough for the limit of one foreign run in ten seconds
+	case "foreign": // as an event, because a node may send only one foreign run in ten seconds
 		_ = a.Emit(&tutti.RunForeign{Node: name, Foreign: a.anyForeign(t)})
 	case "work":
 		a.work(t, a.node(name))

@@ -168,7 +168,7 @@ func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 			one := cause{Question: c.Query.Key + c.Query.Type, By: e.By, Key: e.Key, Added: e.Added, Removed: e.Removed}
 			if e.Run != nil {
 				one.Job, one.Starter = string(e.Run.Job), e.Run.By
-				want(t, "why that run was", []tutti.Query{askMotd}, e.Run.Because, nil)
+				want(t, "the questions that caused this run", []tutti.Query{askMotd}, e.Run.Because, nil)
 			}
 			got = append(got, one)
 		}

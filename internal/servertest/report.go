@@ -154,7 +154,7 @@ func testLogs(t *testing.T, server API, with, without tutti.RunID) {
 	})
 	want(t, "log", []string{"err no \uFFFD[2Jdisk", "notice "}, got, err)
 	wantCode(t, "no log", server.RunLog(Operator(), without, nil), tutti.CodeNotFound)
-	wantCode(t, "log of no run", server.RunLog(Operator(), NewRunID(), nil), tutti.CodeNotFound)
+	wantCode(t, "log of an unknown run", server.RunLog(Operator(), NewRunID(), nil), tutti.CodeNotFound)
 }
 
 func testChanges(t *testing.T, server API) {
@@ -173,5 +173,5 @@ func testChanges(t *testing.T, server API) {
 		t.Errorf("job %s, %d read, unread %+v", got.Job, got.Read, got.Unread)
 	}
 	_, err = server.JobChanges(Operator(), "deploy-9")
-	wantCode(t, "changes of no job", err, tutti.CodeNotFound)
+	wantCode(t, "changes of an unknown job", err, tutti.CodeNotFound)
 }

@@ -102,11 +102,11 @@ func TestJobs(t *testing.T, side Side) {
 	}
 	why := "new kernel"
 	job, err = server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why})
-	want(t, "start an exclusive one", tutti.JobID("deploy-3"), job, err)
+	want(t, "start an exclusive job", tutti.JobID("deploy-3"), job, err)
 	jobs, err = server.ListJobs(ctx)
-	want(t, "what it waits for", "phase check: waits for db-01", jobs[0].Message, err)
+	want(t, "the node for which the exclusive job waits", "phase check: waits for db-01", jobs[0].Message, err)
 	nodes, err := server.ListNodes(ctx)
-	want(t, "whose the node is", job, nodes[0].HeldBy, err)
+	want(t, "the job that holds the node", job, nodes[0].HeldBy, err)
 }
 
 // The function `follow` watches a job and lets the job's node continue when certain events arrive.
@@ -335,7 +335,7 @@ func TestPauses(t *testing.T, side Side) {
 		code tutti.Code
 	}{
 		{"without a reason", api.Pause{Target: "db", Reason: " \n"}, tutti.CodeInvalid},
-		{"for less than nothing", api.Pause{Target: "db", Reason: "lunch", For: -time.Second}, tutti.CodeInvalid},
+		{"for a negative time", api.Pause{Target: "db", Reason: "lunch", For: -time.Second}, tutti.CodeInvalid},
 		{"nobody", api.Pause{Target: "nobody", Reason: "lunch"}, tutti.CodeNotFound},
 	} {
 		_, err := server.Pause(ctx, bad.in)
