@@ -31,7 +31,7 @@ func SplitJournal(text string) (said, unit string, journal []string) {
 	size := 0
 	for rest, line := lines, ""; rest != ""; {
 		rest, line = lastLine(rest)
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "-- ") { // where a journal begins
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "-- ") { // "-- " begins the first line of a journal
 			continue
 		}
 		line = Plain(line, maxJournalLine)

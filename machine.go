@@ -11,9 +11,9 @@ import (
 type Machine struct {
 	Boot   string `json:"boot,omitempty"`
 	Host   string `json:"host,omitempty"`
-	Ticket Digest `json:"ticket"` // that it has
+	Ticket Digest `json:"ticket"` // the machine's ticket
 	IsNode bool   `json:"is_node,omitempty"`
-	// SeenAt is the time of the machine's last hello. A machine that no longer exists sends no hello.
+	// SeenAt is the time of the machine's last hello. If this time is long ago, the machine may no longer exist.
 	SeenAt time.Time `json:"seen_at,omitzero"`
 }
 

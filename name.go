@@ -28,7 +28,7 @@ type NodeKey string
 // JobID names one execution of a plan.
 type JobID string
 
-// RunID names one Puppet process that the log ordered. A RunID is a UUID.
+// RunID names one Puppet process for which the log has an order. A RunID is a UUID.
 type RunID string
 
 // TokenID names one join token.

@@ -20,7 +20,7 @@ type Order struct {
 	Tags     []string `json:"tags,omitempty"`
 	SkipTags []string `json:"skip_tags,omitempty"`
 	Debug    bool     `json:"debug,omitempty"`
-	// FreshFacts is true if the run must not use facts that were collected before it began.
+	// FreshFacts is true if the run must not use facts that were collected before the run began.
 	FreshFacts bool `json:"fresh_facts,omitempty"`
 	// VolatileFacts are the names of facts that are left out when facts are compared. An agent that
 	// does not know this list compares no facts.

@@ -179,14 +179,14 @@ type Result struct {
 	Failures    []Failure `json:"failures,omitempty"`
 	Waits       []Wait    `json:"waits,omitempty"`      // the questions for which a waiting run has no answer
 	Owed        []Owed    `json:"owed,omitempty"`       // the refreshes that the node owed after this run in mode apply
-	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
+	AskedMore   bool      `json:"asked_more,omitempty"` // the run asked further questions after its gate
 	Stopped     bool      `json:"stopped,omitempty"`    // the gate stopped the run, and Puppet applied nothing
 	NoopPending bool      `json:"noop_pending,omitempty"`
 	Changes     []Change  `json:"changes,omitempty"` // the changes that a noop run would make
 	Corrective  bool      `json:"corrective,omitempty"`
 	Overlapped  bool      `json:"overlapped,omitempty"` // a Puppet that takes no lock ran at the same time
 	Degraded    bool      `json:"degraded,omitempty"`
-	Phase       string    `json:"phase,omitempty"` // the last one reached
+	Phase       string    `json:"phase,omitempty"` // the last phase that the run reached
 	Warm        bool      `json:"warm,omitempty"`  // the run was a fork of a process that had Puppet loaded
 	Cold        string    `json:"cold,omitempty"`  // the reason why the run was not warm
 	// FactsAge is the age of the facts when the run began. FactsAge is 0 if the run collected its own facts.

@@ -28,8 +28,8 @@ func (p Plan) Validate() error {
 	return p.validateEdges()
 }
 
-// validateEdges checks names and edges. Viewers rely on these checks too, even for steps of an
-// unknown kind, because viewers follow the edges from step to step.
+// validateEdges checks names and edges. Viewers follow the edges from step to step, so viewers
+// rely on these checks, too. The checks include steps of an unknown kind.
 func (p Plan) validateEdges() error {
 	waits := map[StepName]int{}
 	after := map[StepName][]StepName{}
@@ -54,7 +54,7 @@ func (p Plan) validateEdges() error {
 		}
 	}
 	ended := 0
-	for ; ended < len(ready); ended++ { // it grows
+	for ; ended < len(ready); ended++ { // `ready` grows during the loop
 		for _, next := range after[ready[ended]] {
 			if waits[next]--; waits[next] == 0 {
 				ready = append(ready, next)

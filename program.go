@@ -29,10 +29,10 @@ type RunOptions struct {
 	Tags        []string `json:"tags,omitempty"`
 	SkipTags    []string `json:"skip_tags,omitempty"`
 	Debug       bool     `json:"debug,omitempty"`
-	// FreshFacts is true if the run must use no facts that were collected before it began.
+	// FreshFacts is true if the run must not use facts that were collected before the run began.
 	FreshFacts bool `json:"fresh_facts,omitempty"`
-	// FactsAhead lets the first run of a node in a person's job use facts that were collected
-	// earlier.
+	// In a job that a person started, the first run of a node collects its own facts. If
+	// FactsAhead is true, this run may also use facts that were collected before the run.
 	FactsAhead bool `json:"facts_ahead,omitempty"`
 }
 

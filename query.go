@@ -22,8 +22,8 @@ const (
 // Query is a question in normal form, so that equal questions have equal encodings.
 type Query struct {
 	Kind QueryKind `json:"kind"`
-	Key  string    `json:"key,omitempty"`  // value, hiera
-	Type string    `json:"type,omitempty"` // collect: Capitalised::Type
+	Key  string    `json:"key,omitempty"`  // for the kinds value and hiera
+	Type string    `json:"type,omitempty"` // for the kind collect: Capitalised::Type
 	// Filter belongs to a collect question and is the normal form of a filter. Without Filter all
 	// resources match.
 	Filter json.RawMessage `json:"filter,omitempty"`
@@ -94,7 +94,7 @@ type CatalogReport struct {
 	// empty, the content is unknown, and is treated as different.
 	Sources Digest `json:"sources,omitempty"`
 	Lib     Digest `json:"lib,omitempty"`    // Lib is the digest of lib/ and facts.d/ in all modules.
-	Facts   Digest `json:"facts,omitempty"`  // without volatile ones
+	Facts   Digest `json:"facts,omitempty"`  // without volatile facts
 	Puppet  string `json:"puppet,omitempty"` // version
 	Module  string `json:"module,omitempty"` // Module is the version of the module tutti.
 	// Deferred is true if the catalog has values that Puppet resolves while it applies the catalog.

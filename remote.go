@@ -50,7 +50,7 @@ const (
 	RemoteFailed    RemoteVerdict = "failed"    // the node says why
 	RemoteRefused   RemoteVerdict = "refused"   // by the node's policy
 	RemoteSilent    RemoteVerdict = "silent"    // no answer in time
-	RemoteAway      RemoteVerdict = "away"      // not connected: not asked
+	RemoteAway      RemoteVerdict = "away"      // the node is not connected, so the server did not ask it
 	RemoteUndecided RemoteVerdict = "undecided" // the server does not know whether the node is selected
 )
 
@@ -104,7 +104,7 @@ type RemoteRequest struct {
 	Force   bool          `json:"force,omitempty"`
 	Type    string        `json:"type,omitempty"`
 	Title   string        `json:"title,omitempty"`
-	Facts   []string      `json:"facts,omitempty"` // top-level names; none: all
+	Facts   []string      `json:"facts,omitempty"` // names of top-level facts; empty: all facts
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
 	// Signed is the statement that the operator has signed for this node. The other fields repeat the
 	// content of Signed for older agents.
@@ -129,8 +129,8 @@ func (r *RemoteRequest) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Validate refuses questions of a later release. Validate also refuses text that a file or a
-// command line would understand as something else.
+// Validate refuses questions of a later release. Validate also refuses text that could have
+// another meaning in a file or on a command line.
 func (r RemoteRequest) Validate() error {
 	switch {
 	case r.Unknown != nil:
@@ -178,8 +178,8 @@ type RemoteReply struct {
 // MaxRemoteReply bounds a RemoteReply on the bus, in bytes.
 const MaxRemoteReply = 128 << 10
 
-// RemoteDecision has the number of nodes whose policies decided a question by the same rule and in the same way. For
-// allowed requests that only read, Nodes is empty.
+// RemoteDecision counts the nodes whose policies decided a question by the same rule and with the same verdict. If
+// the request only reads and is allowed, Nodes is empty.
 type RemoteDecision struct {
 	Verdict RemoteVerdict `json:"verdict"`
 	Rule    string        `json:"rule,omitempty"`

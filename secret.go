@@ -210,7 +210,7 @@ func ParseSealed(value json.RawMessage) (SealedValue, bool) {
 func (v SealedValue) Digest() Digest { return Secret{ID: v.ID}.Digest() }
 
 // SecretSealed sets a key to a sealed value. If the ID equals the ID of the present value, the event adds
-// pieces to that value. Owner is the node. Owner is empty if an operator sealed the value.
+// pieces to that value. Owner is the node that published the value. Owner is empty if an operator sealed the value.
 type SecretSealed struct {
 	Secret
 	Owner NodeName `json:"owner,omitempty"`
@@ -224,9 +224,9 @@ func (*SecretSealed) Kind() string { return "secret.sealed" }
 // ID implements Body.
 func (b *SecretSealed) ID() string { return b.Key }
 
-// SealSecret brings a secret. Adds is true if the pieces belong to the present value with the same ID. If Adds is
-// false, the value is new. Moves is true if the value has these targets from now on. A moving request contains
-// Recovery.
+// SealSecret is a request to store a secret. If Adds is true, the request adds pieces to the present value, which has
+// the same ID. If Adds is false, the value is new. If Moves is true, the value has new targets from now on, and the
+// request must contain Recovery.
 type SealSecret struct {
 	Secret
 	Adds  bool `json:"adds,omitempty"`

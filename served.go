@@ -18,7 +18,7 @@ func (l Lag) String() string {
 	return fmt.Sprintf("PuppetDB has not stored run %s of node %s yet", l.Run, l.Node)
 }
 
-// Served is the data that a Puppet Server hands over for a run, besides the questions of the run.
+// Served is the data that a Puppet Server hands over for a run, in addition to the questions of the run.
 type Served struct {
 	By    NodeName `json:"by"`            // the compile host
 	Set   Digest   `json:"set,omitempty"` // Set is the digest of the exports. Set is empty if there are no exports.
@@ -31,7 +31,8 @@ type Served struct {
 	Failed bool `json:"failed,omitempty"`
 	// CatalogUUID is set if the exports are in PuppetDB, where other nodes can read them already.
 	CatalogUUID string `json:"catalog_uuid,omitempty"`
-	// Lags lists late exporters. If Lags is not empty, the catalog was compiled with old answers of
-	// PuppetDB, and the node must not apply the catalog.
+	// Lags lists the exporters whose latest catalog PuppetDB did not have. If Lags is not empty,
+	// the catalog was compiled with old answers of PuppetDB, and the node must not apply the
+	// catalog.
 	Lags []Lag `json:"lags,omitempty"`
 }

@@ -11,7 +11,7 @@ type Statement struct {
 
 // Signature is one signature of a statement.
 type Signature struct {
-	Key       Digest `json:"key"` // of the public key
+	Key       Digest `json:"key"` // the digest of the public key
 	Signature []byte `json:"signature"`
 }
 
@@ -105,13 +105,13 @@ func (t Trusted) Validate() error {
 	return nil
 }
 
-// Signing has the statements that were signed before, which a signer needs.
+// Signing contains the earlier statements. A signer needs them to sign the next statement.
 type Signing struct {
 	Fleet Digest `json:"fleet"`
 	// Trust lists all statements of kind StatementTrust, in order. If Trust is empty, the first code key signs.
 	Trust []Statement `json:"trust,omitempty"`
-	// Operators is the last statement about the operators who sign actions. If Operators is nil, nodes do the actions
-	// that the server sends.
+	// Operators is the last statement about the operators who sign actions. If Operators is nil, nodes also do unsigned
+	// actions.
 	Operators *Statement `json:"operators,omitempty"`
 	// Plans is the signed statement about the fleet file. Plans is nil if the operator who pushed the file has no code
 	// key.

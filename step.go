@@ -23,7 +23,7 @@ const (
 // StepNodes says on which nodes the steps of a kind act.
 type StepNodes string
 
-// The three ways.
+// The three ways in which a step acts on nodes.
 const (
 	NodesNone StepNodes = "none" // on no node
 	// the step acts on all nodes of its target, which the server resolves when the job starts
@@ -252,7 +252,7 @@ func (s RunStep) Accepts(r Result) bool {
 }
 
 // WaitStep waits for something outside Puppet. Exactly one of HTTP, TCP, PuppetDB and Value is set.
-// The server asks.
+// The server itself checks whether the wait is over.
 type WaitStep struct {
 	HTTP string `json:"http,omitempty"` // HTTP is a URL that must answer with 2xx.
 	TCP  string `json:"tcp,omitempty"`  // TCP is a host:port that must accept a connection.
@@ -260,7 +260,7 @@ type WaitStep struct {
 	// of the `puppet agent` runs in the earlier steps.
 	PuppetDB string          `json:"puppetdb,omitempty"`
 	Value    string          `json:"value,omitempty"`  // Value is a key that must have a value.
-	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
+	Equals   json.RawMessage `json:"equals,omitempty"` // if set, the key must have this value
 }
 
 // Subject names, for people, the thing for which the step waits.

@@ -68,7 +68,8 @@ func OneLine(text string) string {
 // InLine writes line ends and tabs in a text as \n and \t, so that a title or a path fits in one printed line.
 func InLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }
 
-// InEnvironment shortens the path of a file on a node to the path inside the environment, which people know.
+// InEnvironment shortens the path of a file on a node to the part inside the environment, because people know this
+// part.
 func InEnvironment(path string) string {
 	_, rest, ok := strings.Cut(path, "/environments/")
 	if _, inside, cut := strings.Cut(rest, "/"); ok && cut {

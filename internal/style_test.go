@@ -26,8 +26,8 @@ const (
 
 var update = flag.Bool("update", false, "rewrite "+oldPlaces+"; refused if a rule would have more places than before")
 
-// notPlain are words of the guide's second and fourth habit, each with a better wording.
-// The last expression does not match "is no longer" and "is no more".
+// notPlain lists the words that the guide's second and fourth habit forbid, each with a
+// better wording. The last expression does not match "is no longer" and "is no more".
 var notPlain = []struct{ words, instead string }{
 	{`anew`, "again, or new"},
 	{`as ever`, "as before, or unchanged"},
@@ -70,8 +70,8 @@ type place struct {
 	says string
 }
 
-// places returns the places where the texts of a tree break the rules that a program can
-// check.
+// The function `places` finds the places where the texts of a tree break the rules that a
+// program can check.
 func places(tree fs.FS) ([]place, error) {
 	var found []place
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -149,7 +149,7 @@ func TestStyle(t *testing.T) {
 	}
 }
 
-// count counts places by "rule file".
+// The function `count` counts places by "rule file".
 func count(found []place) map[string]int {
 	counts := map[string]int{}
 	for _, p := range found {
@@ -158,8 +158,8 @@ func count(found []place) map[string]int {
 	return counts
 }
 
-// compare names the files that have more places than before, and the files that have
-// fewer.
+// The function `compare` names the files that have more places than before, and the files
+// that have fewer places.
 func compare(old map[string]int, found []place) []string {
 	var complaints []string
 	counts := count(found)
@@ -184,8 +184,8 @@ func compare(old map[string]int, found []place) []string {
 	return complaints
 }
 
-// lower writes the counts. The function returns an error if a rule has more places in total than
-// before.
+// The function `lower` writes the counts. The function returns an error if a rule has more
+// places in total than before.
 func lower(old, counts map[string]int) error {
 	was, is := sums(old), sums(counts)
 	var text strings.Builder

@@ -10,7 +10,7 @@ import (
 // sends no order that the agent would misunderstand.
 type Claim struct {
 	Version string `json:"version,omitempty"` // of the agent
-	// Knows lists the capabilities of the agent's release. The list is empty for release 0.2.0 or older
+	// Knows lists the capabilities of the agent's release. The list is empty for release 0.2.0 or older.
 	Knows []tutti.Capability `json:"knows,omitempty"`
 	// Begun is the fence of the last order that the node has begun. Before the first order Begun is
 	// the zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an
@@ -31,9 +31,9 @@ type Claim struct {
 // time.
 type Claimed struct {
 	Order  *tutti.Order `json:"order,omitempty"`
-	Expect Expectation  `json:"expect,omitempty"` // besides this order
-	// Fence is the order's. A node begins an order only if the order's fence is above the fence of the last order that
-	// the node has begun. Fence is zero if the server is of release 0.2.0 or older.
+	Expect Expectation  `json:"expect,omitempty"` // which run may follow this order
+	// Fence is the fence of the order. A node begins an order only if the order's fence is above the fence of the last
+	// order that the node has begun. Fence is zero if the server is of release 0.2.0 or older.
 	Fence    tutti.Fence    `json:"fence,omitzero"`
 	Position tutti.Position `json:"position,omitzero"` // of the server
 	// Alone says what the node does while its server is away. If Alone is nil, the node does nothing,
@@ -94,7 +94,7 @@ func (c *Claimed) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Validate refuses an order that this release cannot carry out. There must be one.
+// Validate refuses an order that this release cannot carry out. The caller must check first that Order is set.
 func (c Claimed) Validate() error {
 	if c.Unknown != nil {
 		return tutti.Wrap(tutti.CodeInvalid, c.Unknown, "order of run %s", c.Order.Run)

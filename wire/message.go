@@ -142,7 +142,7 @@ func (a *Answer) UnmarshalJSON(raw []byte) error {
 type HieraQuestion struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
-	Opens bool           `json:"opens,omitempty"` // as in Ask
+	Opens bool           `json:"opens,omitempty"` // see Question.Opens
 }
 
 // HieraData is the whole hiera level of one node, with a digest for each key.
@@ -168,13 +168,13 @@ func (h HieraData) Validate() error {
 	return nil
 }
 
-// Publish sets a value for a run. With Withdraw the message unsets the value.
+// Publish sets a value for a run. If Withdraw is true, the message withdraws the value.
 type Publish struct {
 	Run      tutti.RunID     `json:"run"`
 	Key      string          `json:"key"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
-	// Secret replaces Value if the value is a secret. Its key is Key.
+	// Secret replaces Value if the value is a secret. The secret's key is the same as Key.
 	Secret *tutti.SealSecret `json:"secret,omitempty"`
 }
 
@@ -330,7 +330,7 @@ type Beat struct {
 // Renew asks for a new JWT for the node's key, because the present JWT expires soon.
 type Renew struct{}
 
-// Renewed carries it.
+// Renewed contains the new JWT.
 type Renewed struct {
 	JWT string `json:"jwt"`
 }

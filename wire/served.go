@@ -9,7 +9,7 @@ type BeginServed struct {
 	For tutti.NodeName `json:"for"`
 }
 
-// ServedBegun is the answer.
+// ServedBegun is the answer to BeginServed.
 type ServedBegun struct {
 	// Node is true if For is a node of the fleet. If For is another machine, the server answers no
 	// question for it.
@@ -18,9 +18,9 @@ type ServedBegun struct {
 	Recorded bool `json:"recorded"`
 }
 
-// ServedCatalog contains the reads and exports of a compile on a Puppet Server. The compile host
-// sends the message before the node gets its catalog, or with the questions for which the run
-// waits. If there are several ServedCatalog messages before the run's gate, the gate uses the latest one.
+// ServedCatalog contains the reads and exports of a compile on a Puppet Server. The compile host sends the message
+// before the node gets its catalog. If the run waits, the message has the questions for which the run waits. If there
+// are several ServedCatalog messages before the run's gate, the gate uses the latest one.
 type ServedCatalog struct {
 	For tutti.NodeName `json:"for"`
 	Gate

@@ -19,8 +19,8 @@ type Hello struct {
 	Boot   string `json:"boot,omitempty"` // Boot is the boot id of the node's kernel, for people.
 	Host   string `json:"host,omitempty"` // Host is the hostname of the node's kernel, for people.
 	// Machine is a digest that distinguishes installations of machines. If the ticket is the same and Machine differs,
-	// the agent's state was moved to another machine. It is also possible that the machine was installed again and the
-	// state stayed. Empty: nothing is known.
+	// either the agent's state was moved to another machine, or the machine was installed again and kept the state.
+	// Machine is empty if the agent does not report it.
 	Machine tutti.Digest `json:"machine,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The fleet of these tests has a Puppet Server. The group lab runs with the code of the fleet.
+// The nodes of agentFleet run through a Puppet Server. The nodes of applyFleet run with the fleet's own code.
 const (
 	agentFleet = `
 fleet: agents
@@ -52,8 +52,8 @@ func withoutRun(o tutti.Order) tutti.Order {
 	return o
 }
 
-// If the code of a fleet is on a Puppet Server, its jobs start without code in Tutti. Each
-// order names the program and its options.
+// If a Puppet Server has the code of a fleet, the jobs of the fleet start although Tutti
+// has no code. Each order names the program and its options.
 func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
@@ -91,13 +91,13 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	wantCode(t, err, tutti.CodeInvalid, "db-01 runs by `puppet apply`, and the fleet file has no environment")
 }
 
-// The publications of a node stay if it runs through the agent, because such a run reports no publications.
-// The publications also stay after a run with tags, because such a run may have applied only a part of the catalog.
+// If a node runs through the agent, its publications stay, because such a run reports no publications. The
+// publications also stay after a run with tags, because such a run may have applied only a part of the catalog.
 func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
 	f.Push(applyFleet)
-	// withdrawn runs a plan and returns the publications that its run has withdrawn or replaced.
+	// The function `withdrawn` runs a plan and returns the publications that its run has withdrawn or replaced.
 	withdrawn := func(plan tutti.PlanName, exports []tutti.Export) (out []string) {
 		t.Helper()
 		before := len(f.Events())
@@ -176,7 +176,7 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(0)
 	f.Push("mode: agent" + applyFleet)
 	converge(0)
-	// People see the other program as the reason, although code and environment differ as well.
+	// Code and environment have changed as well, but people see only the change of the program as the reason.
 	another := func(program string) {
 		t.Helper()
 		n, err := f.ShowNode(servertest.Operator(), "db-01")
@@ -193,7 +193,7 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(1)
 }
 
-// Code of another environment is other code (finding T2).
+// If the fleet file names another environment, the nodes need a run with the code of that environment (finding T2).
 func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
 	f := newFixture(t)
 	f.Start("deploy", tutti.ModeApply)
@@ -258,7 +258,8 @@ func TestOtherGroupsAreAReason(t *testing.T) {
 	standing(api.NodeSuspect, "at its last run it was in groups db, new, now it is in group db")
 }
 
-// If a step names the environment of a run through the agent, this run does not count for the node's own environment.
+// A step can name the environment of a run through the agent. Such a run does not count for the node's own
+// environment.
 func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
@@ -310,7 +311,7 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	wantVerdict(t, f, job, tutti.VerdictConverged)
 }
 
-// A running job keeps its environment. The present environment of the fleet is used by the next job.
+// A running job keeps its environment. The next job uses the present environment of the fleet.
 func TestAJobKeepsItsEnvironment(t *testing.T) {
 	f := newFixture(t)
 	f.Start("deploy", tutti.ModeApply)

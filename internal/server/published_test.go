@@ -15,14 +15,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// host returns a resource with the parameter target, for which no node has a grant.
+// The function `host` returns a resource with the parameter target, for which no node has a grant.
 func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
 }
 
-// The server reads only a limited number of bytes of large gates that it refuses to one run. The limit is more
-// than an honest run needs. After that the server refuses large gates of this run without reading them. A small
-// gate costs almost nothing, so the server reads it.
+// If the server refuses large gates of a run, their bytes count against a limit. The limit is higher than an honest
+// run needs. Above the limit the server refuses large gates of the run without reading them. A small gate costs
+// almost nothing, so the server reads it.
 func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
@@ -41,7 +41,7 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	})
 }
 
-// A grant limits the bytes that a node may export of a type. The node gets the error at its own gate, and other
+// A grant limits how many bytes of one type a node may export. The node gets the error at its own gate, and other
 // nodes see no effect.
 func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	f := newFixture(t)
@@ -65,8 +65,8 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	}
 }
 
-// A node pays at its gate for the exports that its Puppet Server has reported, because the
-// server reads them for each gate.
+// The server reads the exports that a Puppet Server has reported for a node again at each
+// gate of the node. So the node pays for them from its share (package share).
 func TestServedExportsArePaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run := begun(t)
@@ -92,7 +92,7 @@ func TestServedExportsArePaidFor(t *testing.T) {
 	})
 }
 
-// A node can pay for the largest report that its Puppet Server can send.
+// A node's full share is enough for the largest report that its Puppet Server can send.
 func TestTheMostThatIsServedCanBePaidFor(t *testing.T) {
 	if got := server.CostOfServed(server.LargestGate, data.MaxExports); got > server.CostAtOnce {
 		t.Errorf("it costs %d, and a node has %d", got, server.CostAtOnce)

@@ -18,17 +18,17 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// catalogs are the catalogs for which a wait asks a PuppetDB. A Puppet Server puts a
-// catalog into the queue of PuppetDB before the node applies the catalog. But other nodes
-// can only collect from a catalog after PuppetDB has stored it.
+// The type catalogs lists the catalogs for which a wait asks a PuppetDB. A Puppet Server
+// puts a catalog into the queue of PuppetDB before the node applies the catalog. But other
+// nodes can only collect from a catalog after PuppetDB has stored it.
 type catalogs struct {
 	at  string // URL of the PuppetDB
 	due map[tutti.NodeName]catalog
 }
 
 // catalog describes the catalog of one run. The id of the run is the uuid of the transaction.
-// PuppetDB keeps only the latest catalog of each node. If PuppetDB's catalog was produced after the
-// end of the run, it has replaced the run's catalog.
+// PuppetDB keeps only the latest catalog of each node. If PuppetDB has a catalog that was produced
+// after the end of the run, this later catalog has replaced the run's catalog.
 type catalog struct {
 	run tutti.RunID
 	end time.Time
@@ -54,7 +54,7 @@ const maxMissing = 10
 // maxCatalogs is the largest answer of PuppetDB. The answer has about 200 bytes per node.
 const maxCatalogs = 64 << 20
 
-// stored returns nil if PuppetDB has stored all these catalogs.
+// The method `stored` returns nil if PuppetDB has stored all these catalogs.
 func (c catalogs) stored(ctx context.Context) error {
 	if len(c.due) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (c catalogs) stored(ctx context.Context) error {
 	return fmt.Errorf("the catalogs of %d of %d nodes are not stored yet: %s", len(missing), len(c.due), strings.Join(names, ", "))
 }
 
-// query asks for all nodes in one request of PuppetDB's query API, version 4.
+// The method `query` asks for all nodes in one request of PuppetDB's query API, version 4.
 func (c catalogs) query(ctx context.Context, into any) error {
 	var names []tutti.NodeName
 	for node := range c.due {

@@ -35,7 +35,7 @@ func storedCatalog(node string, run tutti.RunID, produced time.Duration) string 
 }
 
 // A wait for PuppetDB goes on until PuppetDB has the catalogs of exactly these runs, or later catalogs. In each case
-// the answer with the number `enough` is the first one that ends the wait.
+// the wait ends with the answer number `enough`, and not earlier.
 func TestWaitForPuppetDB(t *testing.T) {
 	const before, after, other = -time.Hour, time.Hour, "0b6cfe04-98a2-4a24-8ae4-04e9d5b9f0d7"
 	cases := map[string]struct {

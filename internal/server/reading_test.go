@@ -35,7 +35,8 @@ func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	return digest
 }
 
-// calls records calls of nodes. The test's bus sends their answers only when the test calls the method `sent`.
+// The type calls records the calls of nodes. The test's bus sends an answer only when the test calls the method
+// `sent`.
 type calls struct {
 	mu      sync.Mutex
 	turns   map[string]*tutti.Turn
@@ -43,7 +44,7 @@ type calls struct {
 	yielded []string
 }
 
-// begin lets a node ask for a file.
+// The method `begin` lets a node ask for a file.
 func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.BlobGet) {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.Blo
 	synctest.Wait()
 }
 
-// sent sends the answers of these calls.
+// The method `sent` sends the answers of these calls.
 func (c *calls) sent(names ...string) {
 	for _, name := range names {
 		c.mu.Lock()
@@ -124,7 +125,7 @@ func TestLargeFilesAreReadByTurns(t *testing.T) {
 			t.Errorf("they have no place at the bus: -want +got\n%s", diff)
 		}
 		c.sent("0a")
-		c.want(t, "0a", "1a", "2a", "3a", "4a") // 0b does not begin yet, because its node had its turn already
+		c.want(t, "0a", "1a", "2a", "3a", "4a") // 0b does not begin yet, because node n0 has had a turn
 		c.sent("1a", "2a")
 		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b")
 		c.sent("3a")

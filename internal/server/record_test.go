@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// applied ends a run with a report and with this record.
+// The function `applied` ends a run with a report and with this record.
 func applied(t *testing.T, n *servertest.Node, run tutti.RunID, record tutti.Record) {
 	t.Helper()
 	record.Run, record.Node = run, n.Name

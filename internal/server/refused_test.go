@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// refusals counts the entries about refused grants, and returns the size of the largest entry.
+// The function `refusals` counts the entries about refused grants, and returns the size of the largest entry.
 func refusals(t *testing.T, events []tutti.Event) (count, largest int) {
 	t.Helper()
 	for _, e := range events {
@@ -93,7 +93,8 @@ func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// If a refusal got no entry, it gets one when the server refuses the run again in a later minute.
+// The log gets only a limited number of entries about refused grants in a minute. If the server refuses the same
+// grant again in a later minute, the log gets the missing entry.
 func TestWhatARunIsRefusedIsNotedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)

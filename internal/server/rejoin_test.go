@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// TestANodeThatJoinsAgainInOtherGroups checks that such a node counts as a node that has never run, even if its key
-// is the same. The server withdraws the publications that the node made with the grants of its previous groups. If
-// the groups are the same, nothing changes.
+// TestANodeThatJoinsAgainInOtherGroups checks a node that joins again in other groups. The node counts as a node that
+// has never run, even if its key is the same. The server withdraws the publications that the node made with the
+// grants of its previous groups. If the groups are the same, nothing changes.
 func TestANodeThatJoinsAgainInOtherGroups(t *testing.T) {
 	const fleet = `
 fleet: test
@@ -23,7 +23,7 @@ grants: [{to: db, write: [shared/db], exports: [Sshkey]}]
 	for _, tc := range []struct {
 		groups []tutti.GroupName
 		why    string
-		kept   int // how many of one export and one value stay
+		kept   int // how many of the node's two publications stay
 	}{
 		{[]tutti.GroupName{"db"}, "good: ", 2},
 		{[]tutti.GroupName{"web"}, "never ran: ", 0},

@@ -14,8 +14,8 @@ import (
 
 const heldReaction = "reactive: true\nreaction: {code: confirm, ask_above: 7}\n"
 
-// If the fleet file says so, new code is held until an operator releases it, also across a restart. Until
-// then nodes use the previous code.
+// If the fleet file says so, the server holds new code until an operator releases it. A restart of the server does
+// not release the code. Before the release, nodes use the previous code.
 func TestHeldCode(t *testing.T) {
 	f := newFixture(t)
 	first := f.Push(twoSteps + heldReaction)
@@ -61,7 +61,6 @@ func TestHeldByTheFleetFileThatComesWithIt(t *testing.T) {
 func TestPushEffect(t *testing.T) {
 	f := newFixture(t)
 	pushed := f.Push(twoSteps + heldReaction)
-	// MustClaim fails if this call failed.
 	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim reports the error
 	order := f.db.MustClaim()
 	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, CatalogReport: tutti.CatalogReport{Values: []string{"db/a"}}})

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// says returns a function that answers every question with this reply.
+// The function `says` returns a function that answers every question with this reply.
 func says(r tutti.RemoteReply) func(tutti.RemoteRequest) tutti.RemoteReply {
 	return func(tutti.RemoteRequest) tutti.RemoteReply { return r }
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// wantFold fails unless a version is the fold of the first events of the log. The function compares
-// the version with a fold of the same events from the log.
+// wantFold folds the events of the log up to a version again, and fails if the result differs from
+// the version.
 func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	t.Helper()
 	events := f.Everything()[:version.Seq()]
@@ -255,7 +255,7 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 		wantNew(10 * time.Second)
 		wantFold(t, f, *kept)
 
-		// The server makes no other version for a second slow reader.
+		// Two slow readers keep two versions. The server makes no third version for other readers.
 		began = time.Now()
 		again, _ := keepVersion(t, f)
 		f.Join("db-02")

@@ -59,7 +59,8 @@ func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	}
 }
 
-// reported runs a job whose run has a report, a log and a record. If `same` is true, all three are the same blob.
+// The method `reported` runs a job whose run has a report, a log and a record. If `same` is true, all three are the
+// same blob.
 func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	t.Helper()
 	p.Start("deploy", tutti.ModeApply)
@@ -85,7 +86,7 @@ func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	return run
 }
 
-// kept returns what the server still has of a run: its report, its log, its record.
+// The method `kept` lists what the server still has of a run: its report, its log, its record.
 func (p *trimming) kept(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	ctx := servertest.Operator()
@@ -111,8 +112,8 @@ func (p *trimming) kept(t *testing.T, run tutti.RunID) string {
 	return strings.Join(out, " ")
 }
 
-// TestAReportThatIsLost checks that only a report that was dropped on purpose is shown as no longer kept. If the
-// disk has lost a report, the server says so, and makes no backup without it (finding F24).
+// TestAReportThatIsLost checks that only a report that was dropped on purpose is shown as no longer kept. If the disk
+// has lost a report, the server says that the report is lost, and refuses to make a backup (finding F24).
 func TestAReportThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t, func(o *server.Options) { o.Keep.Jobs, o.KeepReports = 10, retain.Reports{Most: 2} })

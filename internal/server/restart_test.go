@@ -33,8 +33,8 @@ plans:
       - {name: third, run: web}
 `
 
-// agents is the memory of the machines of a fleet. If a machine has the marker of a run, it never
-// starts this run again.
+// The type agents contains what the machines of a fleet remember. If a machine has the marker of
+// a run, it never starts this run again.
 type agents struct {
 	nodes   map[tutti.NodeName]*servertest.Node
 	markers map[tutti.RunID]bool
@@ -51,7 +51,7 @@ func (a *agents) move(f *servertest.Fleet) {
 	}
 }
 
-// round lets every machine do its work, and reports whether any machine had work.
+// The method `round` lets every machine do its work, and reports whether any machine had work.
 func (a *agents) round(t *testing.T) bool {
 	t.Helper()
 	any := false
@@ -88,7 +88,7 @@ func (a *agents) execute(t *testing.T, n *servertest.Node, o tutti.Order) {
 			t.Fatal(err)
 		}
 		if err := n.Publish(o.Run, "db/ready", "true"); err != nil && tutti.CodeOf(err) != tutti.CodeConflict {
-			t.Fatal(err) // the other machine was faster
+			t.Fatal(err) // a conflict means that the other machine was faster
 		}
 	}
 	if err := n.Call(wire.OpResult, result, nil); err != nil {
@@ -141,7 +141,7 @@ func outcomeOf(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 	return out
 }
 
-// finish lets a job go on until it ends.
+// The method `finish` lets a job go on until it ends.
 func (a *agents) finish(t *testing.T, f *servertest.Fleet, job tutti.JobID) outcome {
 	t.Helper()
 	a.move(f)
@@ -201,8 +201,8 @@ func TestEveryPrefixOfAJobGoesOn(t *testing.T) {
 	}
 }
 
-// prefix returns a log that is cut after an event, and the memory of the machines at that
-// time. A machine that has claimed a run may have started it.
+// The function `prefix` returns a log that is cut after an event, and the memory of the
+// machines at that time. A machine that has claimed a run may have started it.
 func prefix(t *testing.T, log *memory.Log, cut uint64) (*memory.Log, *agents) {
 	t.Helper()
 	out, a := log.Prefix(cut), newAgents()

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// enclosing returns a result that encloses a report and a log.
+// The function `enclosing` returns a result that encloses a report and a log.
 func enclosing(run tutti.RunID, report, log string) wire.Ended {
 	out := wire.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{[]byte(report), []byte(log)}}
 	out.Report, out.Log = tutti.DigestOf([]byte(report)), tutti.DigestOf([]byte(log))
@@ -87,8 +87,8 @@ func TestWhatAResultMayNotEnclose(t *testing.T) {
 	}
 }
 
-// TestWhoHasNoRunLearnsNothingByAResult checks that a node cannot use a result to find out which
-// content the server has, if the run belongs to another node.
+// TestWhoHasNoRunLearnsNothingByAResult checks a node that sends a result of another node's run.
+// The answer does not tell the node which content the server has.
 func TestWhoHasNoRunLearnsNothingByAResult(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	here, err := f.PutBlob(servertest.Operator(), []byte("of somebody"))

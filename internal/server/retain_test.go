@@ -39,7 +39,7 @@ plans:
       - {name: second, run: db, limit: 1}
 `
 
-// anything lets people and machines make random calls to a server that keeps only few old events.
+// The type anything lets people and machines make random calls to a server that keeps only few old events.
 type anything struct {
 	*servertest.Fleet
 	machines map[tutti.NodeName]int // how often another machine has taken the name
@@ -50,7 +50,7 @@ func (a *anything) node(name tutti.NodeName) *servertest.Node {
 	return &servertest.Node{Name: name, Key: servertest.Key(fmt.Sprintf("%s %d", name, a.machines[name])), Fleet: a.Fleet}
 }
 
-// step makes one random call. The server may refuse most of these calls. A refused call has no effect.
+// The method `step` makes one random call. The server may refuse most of these calls. A refused call has no effect.
 func (a *anything) step(t *rapid.T) {
 	name := rapid.SampledFrom([]tutti.NodeName{"db-01", "db-02"}).Draw(t, "node")
 	key := rapid.SampledFrom([]string{"db/ready", "db/x", "shared/hiera/k"}).Draw(t, "key")
@@ -98,7 +98,7 @@ func (a *anything) step(t *rapid.T) {
 		if rapid.Bool().Draw(t, "revoked") {
 			_ = a.Emit(&tutti.OperatorRevoked{Operator: "ada"})
 		}
-	case "foreign": // long enough for the limit of one foreign run in ten seconds
+	case "foreign": // as an event, because a node may send only one foreign run in ten seconds
 		_ = a.Emit(&tutti.RunForeign{Node: name, Foreign: a.anyForeign(t)})
 	case "work":
 		a.work(t, a.node(name))
@@ -140,7 +140,7 @@ func (a *anything) join(name tutti.NodeName, ttl time.Duration) {
 	}
 }
 
-// work lets a node go on with its run as far as possible.
+// The method `work` lets a node go on with its run as far as possible.
 func (a *anything) work(t *rapid.T, n *servertest.Node) {
 	o := n.Claimed()
 	if o == nil || rapid.Bool().Draw(t, "only claims") {
@@ -201,7 +201,8 @@ func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
 	return events
 }
 
-// needed returns the events that a snapshot of these events contains, and after them the event snapshot.taken.
+// The function `needed` returns the events that a snapshot of these events contains. The event snapshot.taken comes
+// last.
 func needed(events []tutti.Event) []tutti.Event {
 	l := retain.New()
 	for _, e := range events {

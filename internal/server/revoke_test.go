@@ -32,7 +32,6 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			f := newFixture(t)
 			with := func(grants string) string { return strings.Replace(twoSteps, granted, grants, 1) }
 			f.Push(with("write: [db/**], exports: [{type: Database, defined: true, most: 50000}, Sshkey]"))
-			// MustClaim fails if this call failed.
 			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim reports the error
 			order := f.db.MustClaim()
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// leaving is a blob store that stores content but returns an error. So the server does not know about this content.
-// The effect is the same as when a node disconnects before it gets the answer.
+// The type leaving is a blob store that stores content but returns an error. So the server does not know that the
+// content is stored. The effect is the same as when a node disconnects before it gets the answer.
 type leaving struct {
 	tutti.Blobs
 	left atomic.Int64 // bytes
@@ -70,8 +70,8 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 			_, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
 			return err
 		}
-		// The following function first sets how many more bytes the node may store. After that the
-		// node sends messages, up to the first refused one.
+		// The function `until` first sets how many more bytes the node may store. Then the node
+		// sends messages until the server refuses one.
 		until := func(say func(i int) error, most, more int64) {
 			t.Helper()
 			f.HasLeft(db.Key, most-more)

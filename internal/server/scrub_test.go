@@ -36,7 +36,7 @@ func (n *scrubNotes) Done(s past.Scrub) error {
 	return nil
 }
 
-// all returns all scrubs that were recorded.
+// The method `all` returns all recorded scrubs.
 func (n *scrubNotes) all() []past.Scrub {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -47,7 +47,7 @@ plans: {all: {steps: [{run: web}, {run: db}]}, db: {steps: [{run: db}]}, web: {s
 
 func id(n int) string { return fmt.Sprintf("%016d", n) }
 
-// sealed returns a secret as the command line makes it.
+// The method `sealed` seals a secret in the same way as the command line.
 func (v *vault) sealed(key string, n int, value string, targets ...string) tutti.SealSecret {
 	v.t.Helper()
 	to, err := v.Recipients(servertest.Operator(), targets)
@@ -73,7 +73,7 @@ func (v *vault) set(key string, n int, value string, targets ...string) {
 	}
 }
 
-// opened returns the value of an answer, decrypted as on a node.
+// The function `opened` decrypts the value of an answer in the same way as a node.
 func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
 	t.Helper()
 	v, is := tutti.ParseSealed(value)
@@ -205,7 +205,7 @@ func TestSecretsAreRefused(t *testing.T) {
 			t.Errorf("%s: appended %v", tc.reason, got)
 		}
 	}
-	// The server does not replace a piece by another piece.
+	// If the server already has a node's piece of this secret, it ignores another piece for the same node.
 	again := good()
 	again.Adds, again.Key, again.ID, again.Recovery, again.Pieces[0].Sealed = true, "db/password", id(1), nil, []byte("rubbish")
 	n := len(v.Events())
@@ -262,8 +262,8 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 		}
 		return list[0]
 	}
-	// The first machine has come back with its old key. The list names the machine that had the secret as web-02
-	// until the secret has a new value, no matter which nodes have got the secret since.
+	// The machine web-01 has come back with its old key. The machine that had the secret as web-02 was replaced. The
+	// list names web-02 as replaced until the secret has a new value, even if the new machine gets the secret.
 	replaced := []tutti.NodeName{"web-02"}
 	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) || !slices.Equal(s.Replaced, replaced) {
 		t.Errorf("listed as %+v", s)
@@ -331,8 +331,8 @@ func TestANodePublishesASecret(t *testing.T) {
 	}
 }
 
-// TestACompileHostOpensWhatItCompilesWith checks the secret of a node with a Puppet Server. The secret must also be
-// sealed to the server's node, which gets its own piece. The digest is the same as for the node.
+// TestACompileHostOpensWhatItCompilesWith checks a secret of a node whose catalog a Puppet Server compiles. The
+// secret must also be sealed to the Puppet Server's node, which gets its own piece. Both nodes get the same digest.
 func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	v := newVault(t)
 	setFleet(t, v.Fleet, strings.Replace(compileFleet, "\nmode: agent", "\nmode: agent"+v.source[strings.Index(v.source, "\nsecrets"):strings.Index(v.source, "\ngroups")], 1))
@@ -357,7 +357,7 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	if got := opened(t, f.host, level.Data["pw"]); got != `"hunter3"` {
 		t.Errorf("the compile host opens %s of hiera", got)
 	}
-	// A node that has joined in the meantime, without a piece.
+	// Another machine joins as the node puppet. This machine has no piece.
 	if err := v.RemoveNode(servertest.Operator(), "puppet"); err != nil {
 		t.Fatal(err)
 	}
@@ -373,9 +373,8 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	wantCode(t, f.host.Call(wire.OpAsk, wire.Question{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for that node")
 }
 
-// TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. If another node has
-// published secrets for this node under a key that this node may not read, this node does not get the pieces of
-// these secrets.
+// TestANodeHasAnotherKeyNowAndThen checks that each change of the key is in the audit trail. Another node may publish
+// a secret for this node under a key that this node may not read. Then this node gets no piece of the secret.
 func TestANodeHasAnotherKeyNowAndThen(t *testing.T) {
 	synctest.Test(t, anotherKeyNowAndThen)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// The server does not let a reaction begin on the nodes of a serial group that come after a disconnected node. The
-// server names the disconnected node as the reason for the nodes that wait.
+// In a serial group, a reaction does not begin on the nodes that come after a disconnected node. The server says that
+// these nodes wait for the disconnected node.
 func TestAReactionHeedsASerialGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

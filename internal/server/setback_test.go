@@ -39,7 +39,7 @@ func (f *fenced) restart(change ...func(*server.Options)) {
 	f.db.Fleet = f.Fleet
 }
 
-// converge starts a job that converges the fleet.
+// The method `converge` starts a job that converges the fleet.
 func (f *fenced) converge() tutti.JobID {
 	f.t.Helper()
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
@@ -49,7 +49,7 @@ func (f *fenced) converge() tutti.JobID {
 	return job
 }
 
-// claim asks for work as the agent does, and begins the order.
+// The method `claim` asks for work as the agent does, and begins the order.
 func (f *fenced) claim() *tutti.Order {
 	f.t.Helper()
 	var out wire.Claimed
@@ -63,13 +63,13 @@ func (f *fenced) claim() *tutti.Order {
 	return out.Order
 }
 
-// full returns a gate with everything that a proof needs.
+// The function `full` returns a gate with everything that a proof needs.
 func full(run tutti.RunID) wire.Gate {
 	digest := tutti.DigestOf([]byte("same"))
 	return wire.Gate{Run: run, CatalogReport: tutti.CatalogReport{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
-// prove starts a converge job in which the node compiles once and proves that it is good.
+// The method `prove` starts a converge job in which the node compiles once and proves that it is good.
 func (f *fenced) prove() {
 	f.t.Helper()
 	f.converge()
@@ -85,7 +85,7 @@ func (f *fenced) prove() {
 	}
 }
 
-// pass starts a converge job in which the node runs once, and returns this run.
+// The method `pass` starts a converge job in which the node runs once, and returns this run.
 func (f *fenced) pass() tutti.RunID {
 	f.t.Helper()
 	job := f.converge()
@@ -101,7 +101,7 @@ func (f *fenced) pass() tutti.RunID {
 	return order.Run
 }
 
-// why returns what db-01 needs, and the reason.
+// The method `why` returns what db-01 needs, and the reason.
 func (f *fenced) why() string {
 	f.t.Helper()
 	x, err := f.ExplainNode(servertest.Operator(), "db-01")
@@ -121,8 +121,8 @@ func (f *fenced) wantWhy(when, want string) {
 	}
 }
 
-// applies lets db-01 do a full run. The node needs this run until the run has passed its gate, and a proof is not
-// enough. After the run the node is good.
+// The method `applies` lets db-01 do a full run, because a proof is not enough. The node needs the run until the run
+// has passed its gate. After the run the node is good.
 func (f *fenced) applies(reason, want string) {
 	f.t.Helper()
 	f.converge()
@@ -136,7 +136,7 @@ func (f *fenced) applies(reason, want string) {
 	f.wantWhy(reason+", after a full run", "good: ")
 }
 
-// ending returns the outcome of a run. The function returns an empty outcome while the run goes on.
+// The method `ending` returns the outcome of a run. The method returns an empty outcome while the run goes on.
 func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	for _, e := range f.Events() {
 		switch b := e.Body.(type) {
@@ -308,7 +308,7 @@ func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 	wantCode(t, f.db.Call(wire.OpGate, other, nil), tutti.CodeRefused, "another catalog")
 }
 
-// epochs remembers the epoch, as the server's directory does.
+// The type epochs remembers the epoch, as the server's directory does.
 type epochs struct {
 	last  tutti.Epoch
 	above uint64
@@ -355,8 +355,8 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// A run that was wanted before a restore is not ordered if the agent cannot say whether it has
-// begun the run. If the agent can say so, the run keeps its fence.
+// A run was wanted before a restore. If the agent cannot say whether it has begun the run, the
+// server does not order the run again. If the agent can say so, the run keeps its fence.
 func TestARunFromBeforeARestore(t *testing.T) {
 	f := newFenced(t)
 	job := f.converge()
@@ -421,8 +421,8 @@ func TestALogThatWasExchangedIsNotServed(t *testing.T) {
 	}
 }
 
-// The snapshot of the machine was taken during the machine's last run. The node has begun this run, and now reports
-// another end.
+// The machine was set back to a snapshot from the middle of its last run. The server has the result of this run, and
+// the node now reports another result.
 func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	f := newFenced(t)
 	run := f.pass()
@@ -442,8 +442,8 @@ func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	}
 }
 
-// If an agent is upgraded after it has claimed a run and before the run begins, the new agent keeps a fence of this run
-// as well.
+// An agent is upgraded between the claim of a run and the beginning of the run. The new agent keeps a fence of this
+// run as well.
 func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	f := newFenced(t)
 	f.db.Agent = wire.Claim{}
@@ -467,8 +467,9 @@ func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	}
 }
 
-// The state of an agent is copied to another machine, and the first machine stays off. Or the machine is installed
-// again, and keeps the state of the agent. The results of the last run are not on this machine, so the node must run.
+// There are two cases: an agent's state is copied to another machine and the first machine stays off, or a machine is
+// installed again and keeps the agent's state. In both cases the machine lacks the results of the last run, so the
+// node must run.
 func TestANodeOnAnotherMachine(t *testing.T) {
 	f := newFenced(t)
 	hello := func(name string, machine tutti.Digest) {

@@ -14,12 +14,13 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// trust returns a statement about which keys sign code.
+// The function `trust` returns a statement about which keys sign code.
 func trust(counter uint64, keys []string, by ...string) tutti.Statement {
 	return servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: counter, Keys: keys}, by...)
 }
 
-// pushes sends the server code with one file. The parameter `sign` is the function that signs the code.
+// The function `pushes` sends code with one file to the server. The parameter `sign` is the function that signs the
+// code.
 func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.CodeManifest) tutti.SignedCode) error {
 	t.Helper()
 	digest, err := f.PutBlob(servertest.Operator(), []byte(content))

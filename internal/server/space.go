@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// hold reports whether the disk has no room to begin a run. When this changes, the method tells the operators who
-// watch a job.
+// The method `hold` reports whether the disk has no room to begin a run. When the answer changes, the method tells
+// the operators who watch a job.
 func (d *decider) hold(tx *tx) bool {
 	err := d.Opts.Space()
 	if held := err != nil; held != d.held {

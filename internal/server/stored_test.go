@@ -23,12 +23,12 @@ type pdb struct {
 	has   map[tutti.NodeName]wire.ServedCatalog
 }
 
-// store puts the next catalog of the queue into the PuppetDB.
+// The method `store` puts the next catalog of the queue into the PuppetDB.
 func (p *pdb) store() {
 	p.has[p.queue[0].For], p.queue = p.queue[0], p.queue[1:]
 }
 
-// titles returns the titles that a collector of all databases finds.
+// The method `titles` returns the titles that a collector of all databases finds.
 func (p *pdb) titles() []string {
 	var out []string
 	for name, c := range p.has {
@@ -40,7 +40,7 @@ func (p *pdb) titles() []string {
 	return out
 }
 
-// catalogs returns, for each exporter, the catalog that PuppetDB has.
+// The method `catalogs` returns, for each exporter, the catalog that PuppetDB has.
 func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
 	out := map[tutti.NodeName]wire.Stored{}
 	for name, c := range p.has {
@@ -51,7 +51,7 @@ func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
 	return out
 }
 
-// found marks nodes whose exports PuppetDB returned later, in its answer to the collector.
+// The function `found` marks the nodes whose exports PuppetDB has also returned to the collector.
 func found(catalogs map[tutti.NodeName]wire.Stored, names ...tutti.NodeName) map[tutti.NodeName]wire.Stored {
 	for _, name := range names {
 		stored := catalogs[name]
@@ -77,7 +77,8 @@ func newStoredFixture(t *testing.T) storedFixture {
 	return f
 }
 
-// compile compiles for db-01. If `run` is empty, Puppet's daemon has caused the compile.
+// The method `compile` lets the Puppet Server compile a catalog for db-01. If `run` is empty, Puppet's daemon has
+// caused the compile.
 func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.ServedCatalog {
 	t.Helper()
 	if run == "" {
@@ -92,7 +93,7 @@ func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) w
 	return in
 }
 
-// collect sends the question of a compile for web-01, after PuppetDB has answered.
+// The method `collect` asks Tutti the question of a compile for web-01, after PuppetDB has answered it.
 func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stored) wire.Answer {
 	t.Helper()
 	var a wire.Answer
@@ -102,7 +103,7 @@ func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stor
 	return a
 }
 
-// tuttis returns Tutti's answer to the same question.
+// The method `tuttis` returns Tutti's answer to the same question.
 func (f storedFixture) tuttis() []string {
 	var out []string
 	for _, e := range f.exports() {

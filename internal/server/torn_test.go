@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// tornLog begins with half an append that no reader returns, as a loss of power leaves it
-// (natsbus, TestTornBatchIsNotRead).
+// tornLog begins with half an append, which a loss of power can leave. No reader returns
+// this half (natsbus, TestTornBatchIsNotRead).
 type tornLog struct{ *memory.Log }
 
 const torn = 2

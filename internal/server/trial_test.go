@@ -11,7 +11,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// order asks for a run and returns its order. The function returns nil if there is no order yet.
+// The function `order` asks for a run and returns the order of the run. The function returns nil if there is no order
+// yet.
 func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	t.Helper()
 	var out wire.Claimed
@@ -21,7 +22,7 @@ func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	return out.Order
 }
 
-// come makes a machine say hello.
+// The function `come` makes a machine say hello.
 func come(t *testing.T, n *servertest.Node, next, boot string) {
 	t.Helper()
 	if err := n.Hello(ticket(next), boot); err != nil {
@@ -29,9 +30,9 @@ func come(t *testing.T, n *servertest.Node, next, boot string) {
 	}
 }
 
-// TestAThiefOfAKeyGetsNoOrder checks a thief who has only the node's key, or a copy of its disk. The thief becomes
-// the node for a moment. The real node is running. The node becomes the node again before the thief gets an order.
-// If the thief goes on, the server notices two machines.
+// TestAThiefOfAKeyGetsNoOrder checks a thief who has only the node's key, or a copy of its disk. The server accepts
+// the thief as the node for a moment. But the real node is running, and the server accepts it again before the thief
+// gets an order. If the thief goes on, the server notices two machines.
 func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFenced(t)

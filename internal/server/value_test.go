@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// applying returns a fixture in which db-01 is applying.
+// The function `applying` returns a fixture in which db-01 is applying.
 func applying(t *testing.T) (fixture, tutti.Order) {
 	t.Helper()
 	f, _, order := started(t, tutti.ModeApply)

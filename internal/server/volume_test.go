@@ -63,7 +63,7 @@ func (v *volume) messages(t *testing.T, stream string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// run starts and completes this many jobs of one node, one after the other.
+// The method `run` starts and completes this many jobs of one node, one after the other.
 func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 	plan := tutti.PlanName(n.Name)
 	for range jobs {
@@ -155,8 +155,9 @@ func (v *volume) wantBounded(t *testing.T, state server.State) {
 	if err := v.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Each stored job has a set of exports and a record. So has each job whose events are still in the log
-	// (nine events per job). There are also a segment for each snapshot, and code.
+	// There are two blobs, a set of exports and a record, for each stored job and for each job whose
+	// events are still in the log (nine events per job). The other blobs are a segment for each snapshot,
+	// and the code.
 	if got, blobs := v.messages(t, "TUTTI_BLOBS"), 2*(volumeKeep+volumeEvery/9)+9*volumeJobs/volumeEvery+10; got > uint64(blobs) {
 		t.Errorf("%d blobs are stored after a sweep, want at most %d", got, blobs)
 	}

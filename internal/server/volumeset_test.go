@@ -75,7 +75,7 @@ func TestAnOperatorSetsFewValues(t *testing.T) {
 			if err := f.SetValue(app, "shared/app/more", tc.value); err != nil {
 				t.Errorf("after one was unset: %v", err)
 			}
-			if err := f.SetValue(ada, key(3), []byte("3")); err != nil { // now it is ada's
+			if err := f.SetValue(ada, key(3), []byte("3")); err != nil { // now this key belongs to ada
 				t.Fatal(err)
 			}
 			if err := f.SetValue(app, "shared/app/again", tc.value); err != nil {

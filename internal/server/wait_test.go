@@ -27,7 +27,7 @@ plans:
     steps: [{wait: {%s}}]
 `
 
-// waits starts a plan with one wait step.
+// The function `waits` starts a plan with one wait step.
 func waits(t *testing.T, f *servertest.Fleet, wait string) (*servertest.Fleet, tutti.JobID) {
 	t.Helper()
 	f.Join("db-01")
@@ -35,7 +35,7 @@ func waits(t *testing.T, f *servertest.Fleet, wait string) (*servertest.Fleet, t
 	return f, f.Start("deploy", tutti.ModeApply)
 }
 
-// end watches a job until it ends, and returns its view with the verdict.
+// The function `end` watches a job until it ends, and returns the job's view with the verdict.
 func end(t *testing.T, f *servertest.Fleet, job tutti.JobID) api.JobView {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)

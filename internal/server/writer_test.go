@@ -132,7 +132,7 @@ func TestARefusedAppendEndsTheWriter(t *testing.T) {
 	})
 }
 
-// endOf waits for the end of the server, for a minute of the test's clock.
+// endOf waits for the end of the server, but at most for a minute of the test's clock.
 func endOf(t *testing.T, f *servertest.Fleet) error {
 	t.Helper()
 	end := make(chan error, 1)
@@ -231,7 +231,7 @@ func TestAPausedServerJudgesNobody(t *testing.T) {
 		db.Gate(wire.Gate{Run: order.Run})
 
 		held.Store(true)
-		f.Start("other", tutti.ModeApply) // it takes a minute
+		f.Start("other", tutti.ModeApply) // the writer stands still for a minute
 		time.Sleep(29 * time.Second)
 		wantVerdict(t, f, job, "")
 		time.Sleep(2 * time.Second)

@@ -39,8 +39,8 @@ type BackupOptions struct {
 	Release string // of this program
 }
 
-// Backup copies a server as of one event, whether or not the server is running. Backup reads the
-// file again at the end. If Backup leaves a file, the backup is therefore complete.
+// Backup copies the state of a server at one event. The server may be running. Backup first
+// writes a temporary file. Only a complete backup gets the name of the destination.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
 		end, err := backup(ctx, o, o.Out)
@@ -240,7 +240,8 @@ func (c *copier) Begin(after uint64, link tutti.Digest) error {
 		return err
 	}
 	var files []namedFile
-	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // a slow reader does not delay the authority
+	// The authority waits only while the files are read into memory, not while a slow reader gets the backup.
+	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil {
 		return err
 	}
 	for _, f := range files {
@@ -256,8 +257,8 @@ type namedFile struct {
 	content []byte
 }
 
-// files returns the files that a server's directory has in addition to its log. The files are
-// the server's configuration and its keys.
+// The method `files` returns the files that a server's directory has in addition to its log.
+// The files are the server's configuration and its keys.
 func (c *copier) files() ([]namedFile, error) {
 	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package serverdir handles the content of a server's directory. The directory contains the server's configuration
-// and keys, the witnesses of its log, and its epochs. The package also makes and restores backups of the
-// directory.
+// and keys, the files that note the end of its log, and its epochs. The package also makes and restores backups of
+// the directory.
 package serverdir
 
 import (
@@ -55,8 +55,8 @@ func LoadAuthority(dir string) (*identity.Authority, error) {
 	return authority, err
 }
 
-// damaged returns an error that says how to replace a damaged file that is also in a
-// backup.
+// The function `damaged` returns an error that says how to replace a damaged file that is
+// also in a backup.
 func damaged(path string, err error) error {
 	return tutti.Wrap(tutti.CodeDamaged, err, "%s is damaged; nothing was changed; put it back from a backup", path)
 }

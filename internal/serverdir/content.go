@@ -18,8 +18,7 @@ const (
 )
 
 // Content has the same purpose for blobs as Head for the log. A file contains the sequence up to which blobs were
-// acknowledged. The file is written after each append. Content is a witness, and never newer than the blobs on
-// disk.
+// acknowledged. The file is written after each append. Content may be older than the blobs on disk, but never newer.
 type Content struct {
 	path string
 
@@ -47,8 +46,8 @@ func contentLine(seq uint64) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes the sequence up to which blobs were acknowledged. The method writes nothing if this
-// sequence is unknown.
+// The method `moved` writes the sequence up to which blobs were acknowledged. The method writes
+// nothing if this sequence is unknown.
 func (c *Content) moved(blobs *natsbus.Blobs) {
 	seq, known := blobs.Stored()
 	c.mu.Lock()

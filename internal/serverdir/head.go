@@ -36,7 +36,7 @@ type Head struct {
 }
 
 // OpenHead reads the head of the server in dir, or begins a new head. OpenHead treats a
-// damaged head as missing, because the head is only a witness and not a source.
+// damaged head as missing, because the server only compares the head with the log.
 func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
 	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -64,7 +64,7 @@ func headLine(seq uint64, link tutti.Digest) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// moved writes the end of the log that was acknowledged.
+// The method `moved` writes the acknowledged end of the log to the file.
 func (h *Head) moved(seq uint64, link tutti.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +125,7 @@ func (h *Head) lost(end uint64, damage string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// Witnessed is a log that notes acknowledged appends in the head.
+// Witnessed is a log that notes each acknowledged append in the file head.
 type Witnessed struct {
 	*natsbus.Log
 	head    *Head

@@ -85,8 +85,8 @@ func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, erro
 // KeySets implements server.Keys.
 func (s *Identity) KeySets() (tutti.KeySets, error) { return s.Authority.KeySets() }
 
-// Rotate implements server.Keys. The running bus gets new keys at once, so that nodes with these keys can connect. The
-// bus forgets a key set only when it restarts.
+// Rotate implements server.Keys. The running bus gets new keys at once, so that nodes with these keys can connect. An
+// old key set stays in the bus until the bus restarts.
 func (s *Identity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
 	case tutti.RotationFinished:
@@ -114,7 +114,7 @@ func (s *Identity) Settle() { s.OnSettle() }
 // Fleet implements server.Signers.
 func (s *Identity) Fleet() tutti.Digest { return s.Authority.Fleet() }
 
-// trust returns the code keys that are trusted after some statements.
+// The method `trust` returns the code keys that are trusted after these statements.
 func (s *Identity) trust(said []tutti.Statement) (identity.Trust, error) {
 	t := identity.Trust{Fleet: s.Authority.Fleet(), Keys: []ed25519.PublicKey{s.Authority.CodePublicKey()}}
 	for _, st := range said {

@@ -36,7 +36,7 @@ const webReport = `{"resource_statuses": {"File[/etc/web.conf]": {"resource": "F
 	"events": [{"property": "content", "status": "success", "message": "content changed", "previous_value": "{md5}1", "desired_value": ["{md5}2"],
 		"time": "2026-01-02T03:04:06Z", "corrective_change": true}]}}}`
 
-// end sends the result of a run: an outcome, a record and a report.
+// The method `end` sends the result of a run: an outcome, a record and a report.
 func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string) {
 	t.Helper()
 	rec.Run, rec.Node = r.Run, n.Name
@@ -168,7 +168,7 @@ func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 			one := cause{Question: c.Query.Key + c.Query.Type, By: e.By, Key: e.Key, Added: e.Added, Removed: e.Removed}
 			if e.Run != nil {
 				one.Job, one.Starter = string(e.Run.Job), e.Run.By
-				want(t, "why that run was", []tutti.Query{askMotd}, e.Run.Because, nil)
+				want(t, "the questions that caused this run", []tutti.Query{askMotd}, e.Run.Because, nil)
 			}
 			got = append(got, one)
 		}

@@ -93,7 +93,8 @@ func (i *Identity) Revoked() []tutti.NodeKey {
 }
 
 // OperatorLife is the lifetime of a certificate that IssueOperator creates. OperatorLife is short,
-// but more than a day. A test that sleeps for this time must run all timers of the server.
+// but more than a day. A test that sleeps until a certificate has expired must run all timers of
+// the server in this time.
 const OperatorLife = 26 * time.Hour
 
 // IssueOperator implements server.Identity. IssueOperator writes the operator's name as the
@@ -135,8 +136,8 @@ func State(kind tutti.StatementKind, body any, signers ...string) tutti.Statemen
 // Fleet implements server.Signers.
 func (i *Identity) Fleet() tutti.Digest { return FleetID }
 
-// trusts returns the names of the keys that are trusted after some statements. The first key is the
-// operator's key.
+// The function `trusts` returns the names of the keys that are trusted after these statements.
+// Before the first statement, only the operator's key is trusted.
 func trusts(said []tutti.Statement) (keys []string, counter uint64, err error) {
 	keys = []string{"operator"}
 	for _, st := range said {
@@ -279,7 +280,7 @@ func (b *Bus) Listen(key tutti.NodeKey, f func(op string, payload []byte)) {
 type Ring struct {
 	Key tutti.NodeKey
 	Op  string
-	Run tutti.RunID // of a cancellation
+	Run tutti.RunID // the run to cancel
 }
 
 // Ring implements server.Bus.

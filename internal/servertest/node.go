@@ -21,8 +21,8 @@ type Node struct {
 	Agent wire.Claim // Agent is the claim of the node's agent. If Agent is empty, the agent is of release 0.2.0.
 	// Ticket is the ticket in the node's messages. Ticket is empty if the agent stores no ticket.
 	Ticket string
-	// Machine identifies its installation. Machine is empty if the agent does not report its
-	// installation.
+	// Machine identifies the installation of the machine. Machine is empty if the agent does
+	// not report its installation.
 	Machine tutti.Digest
 }
 
@@ -145,7 +145,7 @@ func (n *Node) Finish(run tutti.RunID) {
 	n.must(n.Fleet.t, wire.OpResult, Result(run, tutti.Changed), nil)
 }
 
-// Forget makes the agent one of an earlier release, which lacks certain capabilities.
+// Forget turns the agent into an agent of an earlier release, without these capabilities.
 func (n *Node) Forget(version string, names ...tutti.Capability) {
 	n.Agent = wire.Claim{Version: version, Knows: slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(names, c) })}
 }

@@ -34,10 +34,10 @@ func TestTokens(t *testing.T, side Side) {
 	wantCode(t, "join with a revoked token", err, tutti.CodeRefused)
 	web := &Node{Name: "web-01", Key: Key("web-01"), Fleet: f}
 	_, err = server.Enrol(ctx, web.Request(later))
-	wantCode(t, "join with the other", err, "")
+	wantCode(t, "join with the other token", err, "")
 	wantCode(t, "revoke a token that was used", server.RevokeToken(ctx, later.Token), tutti.CodeConflict)
 	tokens, err = server.ListTokens(ctx)
-	want(t, "tokens that are left", 0, len(tokens), err)
+	want(t, "the number of tokens that are left", 0, len(tokens), err)
 	want(t, "log", []string{"token.created", "token.created", "token.revoked", "audit.denied", "node.enrolled"}, Kinds(f.Events()), nil)
 }
 
@@ -81,7 +81,7 @@ func TestOperators(t *testing.T, side Side) {
 		leave()
 	}
 	_, _, err = f.Admit(ctx, "bob", bob.Serial)
-	wantCode(t, "the revoked certificate, still", err, tutti.CodeUnauthenticated)
+	wantCode(t, "the revoked certificate after a new one was issued", err, tutti.CodeUnauthenticated)
 
 	wantCode(t, "revoke bob again", revoke(api.RevokeOperator{Operator: "bob"}), "")
 	wantCode(t, "revoke the last operator, who calls", revoke(api.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)

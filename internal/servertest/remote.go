@@ -34,7 +34,7 @@ func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
 	})
 }
 
-// Obeys gives the node a Puppet that does everything that questions ask.
+// Obeys gives the node a Puppet that does every action of a question.
 func (n *Node) Obeys() {
 	enabled, message := true, ""
 	n.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
@@ -117,7 +117,7 @@ func TestRemotes(t *testing.T, side Side) {
 		{"nobody", api.NodesQuestion{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
 		{"for ever", api.NodesQuestion{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
 		{"a message that is not one line", api.NodesQuestion{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
-		{"a message for nothing", api.NodesQuestion{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
+		{"a message for an action without messages", api.NodesQuestion{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
 		{"a resource without a type", api.NodesQuestion{Action: tutti.RemoteResource}, tutti.CodeInvalid},
 		{"a type that is an option", api.NodesQuestion{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
 		{"a title that is an option", api.NodesQuestion{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
@@ -136,7 +136,7 @@ func TestRemotes(t *testing.T, side Side) {
 		wantCode(t, "runs on nobody", err, code)
 	}
 	for what, options := range map[string]tutti.RunOptions{
-		"no tag": {Tags: []string{"a b"}}, "no tag to skip": {SkipTags: []string{"--x"}}, "no environment": {Environment: "../x"}, "a program": {Program: tutti.ProgramAgent},
+		"an invalid tag": {Tags: []string{"a b"}}, "an invalid tag to skip": {SkipTags: []string{"--x"}}, "an invalid environment": {Environment: "../x"}, "a program": {Program: tutti.ProgramAgent},
 	} {
 		_, err := server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: options}, Mode: tutti.ModeApply})
 		wantCode(t, what, err, tutti.CodeInvalid)

@@ -32,8 +32,8 @@ const hostileReport = `{"puppet_version": "8.10.0", "status": "failed", "resourc
 
 const hostileLog = "{\"t\":\"2026-01-02T03:04:05.6Z\",\"level\":\"err\",\"message\":\"no \\u001b[2Jdisk\",\"source\":\"/Stage[main]/Exec[boom]\"}\n{\"level\":\"notice\"}\n"
 
-// sent claims a run of a node and ends it with a report and a log. An empty report or log is not
-// sent.
+// The method `sent` claims a run of a node, and ends the run with a report and a log. If the
+// report or the log is empty, the method does not send it.
 func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunID {
 	t.Helper()
 	o := n.MustClaim()
@@ -154,7 +154,7 @@ func testLogs(t *testing.T, server API, with, without tutti.RunID) {
 	})
 	want(t, "log", []string{"err no \uFFFD[2Jdisk", "notice "}, got, err)
 	wantCode(t, "no log", server.RunLog(Operator(), without, nil), tutti.CodeNotFound)
-	wantCode(t, "log of no run", server.RunLog(Operator(), NewRunID(), nil), tutti.CodeNotFound)
+	wantCode(t, "log of an unknown run", server.RunLog(Operator(), NewRunID(), nil), tutti.CodeNotFound)
 }
 
 func testChanges(t *testing.T, server API) {
@@ -173,5 +173,5 @@ func testChanges(t *testing.T, server API) {
 		t.Errorf("job %s, %d read, unread %+v", got.Job, got.Read, got.Unread)
 	}
 	_, err = server.JobChanges(Operator(), "deploy-9")
-	wantCode(t, "changes of no job", err, tutti.CodeNotFound)
+	wantCode(t, "changes of an unknown job", err, tutti.CodeNotFound)
 }

@@ -102,14 +102,14 @@ func TestJobs(t *testing.T, side Side) {
 	}
 	why := "new kernel"
 	job, err = server.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why})
-	want(t, "start an exclusive one", tutti.JobID("deploy-3"), job, err)
+	want(t, "start an exclusive job", tutti.JobID("deploy-3"), job, err)
 	jobs, err = server.ListJobs(ctx)
-	want(t, "what it waits for", "phase check: waits for db-01", jobs[0].Message, err)
+	want(t, "the node for which the exclusive job waits", "phase check: waits for db-01", jobs[0].Message, err)
 	nodes, err := server.ListNodes(ctx)
-	want(t, "whose the node is", job, nodes[0].HeldBy, err)
+	want(t, "the job that holds the node", job, nodes[0].HeldBy, err)
 }
 
-// follow watches a job and lets the job's node continue when certain events arrive.
+// The function `follow` watches a job and lets the job's node continue when certain events arrive.
 func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(Operator(), 20*time.Second)
@@ -140,7 +140,7 @@ func follow(t *testing.T, server API, node *Node, job tutti.JobID) []string {
 	return kinds
 }
 
-// record ends a run that has a record, and then reads this record from the server.
+// The function `record` ends a run with a record, and then reads this record from the server.
 func record(t *testing.T, server API, node *Node, run tutti.RunID) {
 	t.Helper()
 	sent := tutti.Record{Run: run, Node: node.Name, Keys: []tutti.KeyRead{{Key: "a"}}, Published: map[string]tutti.Digest{"x": tutti.DigestOf(nil)}}
@@ -335,7 +335,7 @@ func TestPauses(t *testing.T, side Side) {
 		code tutti.Code
 	}{
 		{"without a reason", api.Pause{Target: "db", Reason: " \n"}, tutti.CodeInvalid},
-		{"for less than nothing", api.Pause{Target: "db", Reason: "lunch", For: -time.Second}, tutti.CodeInvalid},
+		{"for a negative time", api.Pause{Target: "db", Reason: "lunch", For: -time.Second}, tutti.CodeInvalid},
 		{"nobody", api.Pause{Target: "nobody", Reason: "lunch"}, tutti.CodeNotFound},
 	} {
 		_, err := server.Pause(ctx, bad.in)

@@ -15,7 +15,8 @@ import (
 const (
 	// maxReadings is how many bytes all readings together may have in memory.
 	maxReadings = 256 << 20
-	// SmallReading is the largest reading that does not count, because the bus limits the number of concurrent calls.
+	// SmallReading is the largest reading that begins at once and does not count. The bus limits how many such readings
+	// run at the same time.
 	SmallReading = 1 << 20
 	// readingWait is how long a reading waits for its turn. The constant is shorter than the time
 	// that an agent waits for one answer.
@@ -32,10 +33,10 @@ type Readings struct {
 	free    int64
 	at      map[tutti.NodeKey]bool // nodes that have a reading now
 	waiting map[tutti.NodeKey][]*reading
-	ring    []tutti.NodeKey // nodes that have no reading now and wait for one, the next node first
+	ring    []tutti.NodeKey // nodes that have no reading now and wait for a turn, the next node first
 }
 
-// reading is one waiting reading.
+// The type reading is one reading that waits.
 type reading struct {
 	cost  int64
 	begun chan struct{} // closed when the reading may begin
@@ -47,8 +48,8 @@ func NewReadings() *Readings {
 }
 
 // Enter waits until a reading for a node may begin. The caller must call `leave` when the content is no longer
-// in memory. The caller may call leave more than once. While Enter waits, another call may use its place at the
-// bus. Enter returns CodeUnavailable if the wait was too long.
+// in memory. The caller may call leave more than once. While Enter waits, another call may use the waiting call's
+// place at the bus. Enter returns CodeUnavailable if the wait was too long.
 func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
 	if cost <= SmallReading {
 		return func() {}, nil
@@ -78,8 +79,8 @@ func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	return nil, err
 }
 
-// Read calls Enter and then the function `read`. If this function fails or panics, the room is free again.
-// Otherwise the caller must call `leave`.
+// Read calls Enter and then the function `read`. If this function fails or panics, Read calls `leave`. If this
+// function succeeds, the caller must call `leave`.
 func (r *Readings) Read(ctx context.Context, key tutti.NodeKey, cost int64, read func() error) (leave func(), err error) {
 	leave, err = r.Enter(ctx, key, cost)
 	if err != nil {
@@ -87,7 +88,7 @@ func (r *Readings) Read(ctx context.Context, key tutti.NodeKey, cost int64, read
 	}
 	stays := false
 	defer func() {
-		if !stays { // also after a panic, which fails one call of a node and not the server
+		if !stays { // also after a panic, because a panic ends only this call of a node and not the server
 			leave()
 		}
 	}()
@@ -108,7 +109,7 @@ func (r *Readings) queue(key tutti.NodeKey, one *reading) {
 	r.admit()
 }
 
-// leave ends a reading.
+// The method `leave` ends a reading.
 func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +121,7 @@ func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.admit()
 }
 
-// withdraw removes a waiting reading. The function returns false if the reading has begun.
+// The method `withdraw` removes a waiting reading. The method returns false if the reading has begun.
 func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,8 +137,8 @@ func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	return true
 }
 
-// admit lets the next readings begin. If there is no room yet for the first reading, the others wait as well. If
-// small readings did not wait, they could block a large one for ever. The caller holds the lock.
+// The method `admit` lets the next readings begin. If there is no room yet for the first reading, the others wait as
+// well. If small readings did not wait, a large reading could wait for ever. The caller holds the lock.
 func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]

@@ -15,8 +15,8 @@ const (
 	// MaxAskCost is the largest number of comparisons (see data.State.Cost) for one question. A question with twenty
 	// terms that matches all of 50,000 nodes needs a little more than a million. A comparison takes up to 25 ns.
 	MaxAskCost = 5_000_000
-	// CostAtOnce is how many comparisons a node may request at once, and costEach is how many more it may
-	// request after each second. A question with the cost MaxAskCost takes about 100 ms.
+	// A node may request CostAtOnce comparisons at once. After each second the node may request costEach
+	// more. A question with the cost MaxAskCost takes about 100 ms.
 	CostAtOnce = 2 * MaxAskCost
 	costEach   = 500_000
 	// costOfCall and costOfByte are the cost of reading a question, per call and per byte.
@@ -45,14 +45,14 @@ type Shares struct {
 	refused map[tutti.NodeKey]refused
 }
 
-// refused counts the bytes of the large gates that the server has refused to a node. Only the gates of one run
-// count: the last run with a refused gate.
+// The type refused counts the bytes of the large gates that the server has refused to a node. Only the gates of one
+// run count: the last run with a refused gate.
 type refused struct {
 	run   tutti.RunID
 	bytes int
 }
 
-// share says how much of its share a node had left at a certain time.
+// The type share says how much a node had left at a certain time.
 type share struct {
 	left int
 	at   time.Time
@@ -63,7 +63,7 @@ func New() *Shares {
 	return &Shares{left: map[tutti.NodeKey]share{}, refused: map[tutti.NodeKey]refused{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// now computes how much a node has left at this time.
+// The method `now` computes how much the node has left at the time of its argument.
 func (s share) now(now time.Time) int {
 	return min(CostAtOnce, s.left+int(min(now.Sub(s.at), time.Minute).Seconds()*costEach))
 }
@@ -73,13 +73,13 @@ func (s *Shares) Pay(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, cost, now)
 }
 
-// Owe subtracts a cost from a node's share if anything is left, even if the share becomes negative. Without Owe, a
-// node could pay for the work of an answer again and again and never have enough left for the bytes of the answer.
+// Owe subtracts a cost from a node's share if the share is not negative. The share may become negative. Without Owe,
+// a node could pay for the work of an answer again and again and never have enough left for the bytes of the answer.
 func (s *Shares) Owe(key tutti.NodeKey, cost int, now time.Time) error {
 	return s.take(key, cost, 0, now)
 }
 
-// take subtracts a cost from a node's share if the share is not below the argument `least`.
+// The method `take` subtracts a cost from a node's share, but only if the share is at least `least`.
 func (s *Shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,8 @@ func CostOfGate(size int) int { return costOfCall + size/BytesOfCost }
 // bytes.
 func CostOfDigest(size int) int { return costOfCall + size/64 }
 
-// CostOfServed returns what a node pays for the exports that its Puppet Server has reported: for reading
-// them and for the decision.
+// CostOfServed returns the cost of the exports that a node's Puppet Server has reported: the cost of reading them,
+// and the cost of the decision about each of them.
 func CostOfServed(size, count int) int { return CostOfGate(size) + costOfExport*count }
 
 // Refuse records that the server has refused a gate of this many bytes to a run.

@@ -41,10 +41,9 @@ func Full(err error) bool {
 }
 
 const (
-	// share bounds a reserve on a small disk to a twentieth of the disk.
+	// A reserve is at most the disk's size divided by `share`.
 	share = 20
-	// bottom divides a reserve. If less than this part of the reserve is free, no work is
-	// possible.
+	// If the free space is less than the reserve divided by `bottom`, no work is possible.
 	bottom = 16
 	// lookEvery is how old the last measurement may be.
 	lookEvery = time.Second

@@ -15,15 +15,15 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// Chaos executes a plan on the fleet of a lab again and again. At the same time, the
-// lab's hosts suffer the faults of a seed.
+// Chaos executes a plan on the fleet of a lab again and again. At the same time, the lab's
+// hosts suffer faults. The seed determines the faults.
 type Chaos struct {
 	Fleet *LabFleet
 	Plan  tutti.PlanName
 	Seed  uint64
 	For   time.Duration
-	// Turns adds a second part after the faults. Machines are replaced, cloned and set back, and the
-	// server is restored.
+	// If Turns is true, a second part follows after the faults: machines are replaced, cloned and
+	// set back, and the server is restored.
 	Turns bool
 	Say   func(format string, args ...any)
 }
@@ -89,8 +89,8 @@ func (c Chaos) hosts() chaos.Fleet {
 	return f
 }
 
-// disturb executes the plan until the schedule is over. The method begins and ends each fault at the scheduled times.
-// The method returns which hosts could not be reached, and when.
+// The method `disturb` executes the plan until the schedule is over. The method begins and ends each fault at the
+// scheduled times. The method returns which hosts could not be reached, and when.
 func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -116,7 +116,7 @@ func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell
 	return spells, context.Cause(ctx)
 }
 
-// befall begins and ends one fault at the scheduled times.
+// The method `befall` begins and ends one fault at the scheduled times.
 func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chaos.Spell, error) {
 	h, err := c.Fleet.Lab.Host(f.Host)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chao
 	}
 }
 
-// deeds returns the functions that begin and end a fault.
+// The method `deeds` returns the functions that begin and end a fault.
 func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Context) error) {
 	nothing := func(context.Context) error { return nil }
 	switch f.Kind {
@@ -190,7 +190,7 @@ func (c Chaos) healAll(ctx context.Context) error {
 	return errors.Join(append(errs, signalUnit(c.Fleet.Server, "tutti-server", "CONT")(ctx))...)
 }
 
-// drive executes the plan again and again until the time is over.
+// The method `drive` executes the plan again and again until the time is over.
 func (c Chaos) drive(ctx context.Context, until time.Time) {
 	for time.Now().Before(until) && ctx.Err() == nil {
 		if _, err := c.execute(ctx, until); err != nil {
@@ -199,9 +199,9 @@ func (c Chaos) drive(ctx context.Context, until time.Time) {
 	}
 }
 
-// execute starts the plan and watches the job until its verdict, or until the time is over.
-// If the server does not answer, the server may still have begun a job. The final check also looks at jobs that this
-// test does not know.
+// The method `execute` starts the plan and watches the job until its verdict, or until the time is over. If the
+// server does not answer, the server may still have begun a job. The final check also looks at jobs that this test
+// does not know.
 func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -218,7 +218,7 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	return job, errors.Join(err, ctx.Err())
 }
 
-// sleep waits for d. The function returns false if ctx ended earlier.
+// The function `sleep` waits for d. The function returns false if ctx ended earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

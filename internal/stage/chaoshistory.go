@@ -38,8 +38,8 @@ func (c Chaos) remember(ctx context.Context) (remembered, error) {
 	return r, err
 }
 
-// last waits until every node is back and every job has ended. After that, the method executes the
-// plan once more.
+// The method `last` waits until every node is back and every job has ended. After that, the method
+// executes the plan once more.
 func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	if err := c.settle(ctx); err != nil {
 		return api.JobView{}, err
@@ -60,8 +60,9 @@ func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	return jobs[i], c.settle(ctx)
 }
 
-// settle waits until every node is connected and has sent its results, and every job has its
-// verdict. After a third of settleDeadline, the method returns without an error.
+// The method `settle` waits until every node is connected and has sent its results, and
+// every job has its verdict. After a third of settleDeadline, the method returns without an
+// error.
 func (c Chaos) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleDeadline / 3)
 	for {
@@ -97,7 +98,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// history collects what the server and the nodes have stored since the chaos began.
+// The method `history` collects what the server and the nodes have stored since the chaos began.
 func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, error) {
 	h := chaos.History{Server: c.Fleet.Server.Name}
 	var err error
@@ -123,7 +124,7 @@ func (c Chaos) history(ctx context.Context, before remembered) (chaos.History, e
 	return h, err
 }
 
-// wanted returns the runs of a job according to the log.
+// The method `wanted` returns the runs that the log has for a job.
 func (c Chaos) wanted(ctx context.Context, job tutti.JobID) ([]chaos.Wanted, error) {
 	var order []tutti.RunID
 	runs := map[tutti.RunID]*chaos.Wanted{}
@@ -159,7 +160,7 @@ func (c Chaos) wanted(ctx context.Context, job tutti.JobID) ([]chaos.Wanted, err
 
 const hostRuns = "/var/lib/tutti/agent/runs"
 
-// started returns the runs that the nodes have on their disks.
+// The method `started` returns the runs that the nodes have on their disks.
 func (c Chaos) started(ctx context.Context, before remembered) ([]chaos.Started, error) {
 	var all []chaos.Started
 	var errs []error

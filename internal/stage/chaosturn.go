@@ -17,8 +17,8 @@ import (
 // nodes.
 const turnDeadline = 5 * time.Minute
 
-// turns replaces, clones and sets back machines, and restores the server, one after the other. It returns the
-// problems.
+// The method `turns` replaces, clones and sets back machines, and restores the server, one after the other. The
+// method returns the problems.
 func (c Chaos) turns(ctx context.Context) ([]string, error) {
 	fleet, spare, err := c.spare(ctx)
 	if err != nil {
@@ -38,8 +38,8 @@ func (c Chaos) turns(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// spare returns the hosts that are nodes, and the first host that is not a node. The host is nil if
-// all hosts are nodes.
+// The method `spare` returns the hosts that are nodes, and the first host that is not a node. If
+// all hosts are nodes, the second result is nil.
 func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	f := chaos.Fleet{Server: c.Fleet.Server.Name}
@@ -55,8 +55,8 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	return f, spare, err
 }
 
-// turn executes one turn. After that, the method checks the state of good nodes, executes the plan once more, and
-// checks again.
+// The method `turn` executes one turn. After the turn, the method checks the state of good nodes, executes the plan
+// once more, and checks the nodes again.
 func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
 	defer cancel()
@@ -105,7 +105,7 @@ func (c Chaos) happen(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]str
 	return nil, fmt.Errorf("unknown turn %q", t.Kind)
 }
 
-// around executes the plan between two scripts on a host.
+// The method `around` runs a script on a host, then executes the plan, and then runs a second script on the host.
 func (c Chaos) around(ctx context.Context, h *lab.Host, before, after string) error {
 	if _, err := Output(ctx, h, nil, "sh", "-euc", before); err != nil {
 		return err
@@ -127,8 +127,8 @@ func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
 	return c.Fleet.Join(ctx, h)
 }
 
-// clone copies a node's state to the spare host. The method lets both machines run until the server notices
-// the clone, and keeps the first machine.
+// The method `clone` copies a node's state to the spare host. The method lets both machines run until the server
+// notices the clone, and keeps the first machine.
 func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
 	name := tutti.NodeName(h.Name)
 	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
@@ -213,7 +213,7 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// good returns the connected nodes that the server calls good.
+// The method `good` returns the connected nodes that the server calls good.
 func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	for _, n := range nodes {

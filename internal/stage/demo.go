@@ -16,8 +16,8 @@ import (
 
 const demoPlan = "deploy"
 
-// example describes an example to the reader of a demonstration, and contains the function
-// that uses the example.
+// The type example describes one example to the reader of a demonstration, and contains the
+// function that uses the example.
 type example struct {
 	hosts string // the services on each host
 	look  string // a command for looking at a node
@@ -78,7 +78,7 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 		return err
 	}
 	machine := lab.Machine{Log: os.Stderr}
-	say("Booting %d hosts: %s, the Tutti server on its own (the first time a base is built: minutes)", len(spec.Hosts), shown.hosts)
+	say("Booting %d hosts: %s, the Tutti server on its own (the first time, building a base takes minutes)", len(spec.Hosts), shown.hosts)
 	running, err := machine.Up(ctx, spec)
 	if err != nil {
 		return err

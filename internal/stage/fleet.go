@@ -115,7 +115,7 @@ func untar(ctx context.Context, packed []byte, dir string) error {
 	return nil
 }
 
-// join joins all nodes concurrently.
+// The method `join` joins all nodes concurrently.
 func (f *LabFleet) join(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, h := range f.Nodes {
@@ -134,7 +134,7 @@ func (f *LabFleet) Join(ctx context.Context, h *lab.Host) error {
 	return err
 }
 
-// node returns the first node whose name has the prefix.
+// The method `node` returns the first node whose name has the prefix.
 func (f *LabFleet) node(prefix string) (*lab.Host, error) {
 	i := slices.IndexFunc(f.Nodes, func(h *lab.Host) bool { return strings.HasPrefix(h.Name, prefix) })
 	if i < 0 {

@@ -114,7 +114,7 @@ func (l labCommands) bases(ctx context.Context, file string) ([]string, error) {
 	return slices.Sorted(maps.Values(dirs)), err
 }
 
-// with returns the machine with the settings of the lab file.
+// The method `with` returns the machine with the settings of the lab file.
 func (l labCommands) with(f lab.Spec) lab.Machine {
 	m := l.machine
 	m.Mirror = f.Mirror

@@ -59,8 +59,8 @@ const (
 	swiftAgainEvery = 3 * time.Second
 )
 
-// swift sends a request to Swift. The function repeats the request while Swift answers
-// that its servers are unavailable.
+// The function `swift` sends a request to Swift. The function repeats the request while
+// Swift answers that its servers are unavailable.
 func swift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, error) {
 	for {
 		answer, code, err := askSwift(ctx, method, url, header, body)

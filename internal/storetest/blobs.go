@@ -37,7 +37,7 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 	}
 }
 
-// pattern returns content in which no chunk repeats, at any chunk size.
+// The function `pattern` returns content in which no chunk repeats, at any chunk size.
 func pattern(size int) []byte {
 	content := make([]byte, size)
 	state := uint32(size)*2654435761 + 1

@@ -34,7 +34,7 @@ func TestLog(t *testing.T, open OpenLog) {
 		{"an append after any sequence but the last is a conflict and stores nothing", logConflict},
 		{"if there are many appends after the same event, exactly one is stored", logRace},
 		{"a batch without events, or with an event that cannot be stored, is refused completely", logInvalid},
-		{"any id is data", logIDs},
+		{"an event may have any id", logIDs},
 		{"events of any size are stored completely, also in a batch", logLarge},
 		{"a batch of thousands is one batch", logManyEvents},
 		{"a log that is opened again still has its events, and refuses the previous writer", logReopen},

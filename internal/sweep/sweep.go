@@ -1,6 +1,7 @@
 // Package sweep removes content that nothing names any more, while other goroutines store and use content.
-// Content that Put, Get or Has confirmed stays for the time Idle, so that its user can name it. While
-// content is being removed, nobody can use this content. A Put waits and then stores the content again.
+// After Put, Get or Has has confirmed that content is there, the content stays for the time Idle. In this time the
+// user of the content can name it. While content is being removed, nobody can use this content. A Put waits and then
+// stores the content again.
 //
 // The times of use are only in memory. So a new Blobs removes nothing until the time Idle has passed.
 package sweep
@@ -31,10 +32,10 @@ type Blobs struct {
 
 	mu    sync.Mutex
 	since time.Time
-	used  map[tutti.Digest]*use // content that was used since New or within the time Idle
+	used  map[tutti.Digest]*use // content that is in use, or was used within the time Idle
 }
 
-// use records when content was last used, and how many calls use it now.
+// The type use contains the time of the last use of content, and the number of calls that use the content now.
 type use struct {
 	last  time.Time
 	by    int
@@ -91,7 +92,7 @@ func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
 	return size, err
 }
 
-// begin waits until no removal of the content is running, and records that the content is in use.
+// The method `begin` waits until no removal of the content is running, and records that the content is in use.
 func (b *Blobs) begin(ctx context.Context, digest tutti.Digest) error {
 	for {
 		b.mu.Lock()
@@ -115,7 +116,8 @@ func (b *Blobs) begin(ctx context.Context, digest tutti.Digest) error {
 	}
 }
 
-// end records when the content was last used, if it exists. Requests for missing content use no memory.
+// The method `end` ends a use of content. If the content exists, the method notes the time of this use. Requests for
+// missing content use no memory.
 func (b *Blobs) end(digest tutti.Digest, there bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +168,8 @@ func (b *Blobs) Sweep(ctx context.Context, named func(context.Context) (map[tutt
 	return out, nil
 }
 
-// remove removes content unless it is in use. Other users of this content wait until the end of the removal.
+// The method `remove` removes content unless it is in use. Other users of this content wait until the end of the
+// removal.
 func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	b.mu.Lock()
 	u := b.used[digest]
@@ -188,7 +191,8 @@ func (b *Blobs) remove(ctx context.Context, digest tutti.Digest) (bool, error) {
 	return err == nil, err
 }
 
-// forget deletes the records of content that nobody has used for the time Idle. Sweep does not need these records.
+// The method `forget` deletes the records of content that nobody has used for the time Idle. Sweep does not need
+// these records.
 func (b *Blobs) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Epochs is the epoch of the log as it is stored outside the log. Epochs distinguishes a log that
-// was lost completely from a new log.
+// Epochs stores the epoch of the log outside the log. With Epochs the server can distinguish a
+// log that was lost completely from a new log.
 type Epochs interface {
 	// Last returns the epoch that began last. Last returns the zero epoch before the first start. The second result,
 	// `above`, is positive if the log was restored. In this case the server must begin another epoch, whose number

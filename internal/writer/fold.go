@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// fold folds the log twice: once for the writer and once for the readers. The two folds share the contents of the
-// events.
+// The method `fold` folds the log twice: once for the writer and once for the readers. The two results share the
+// contents of the events.
 func (w *Writer) fold(ctx context.Context) error {
 	if err := w.opts.Past.Open(ctx); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (w *Writer) fold(ctx context.Context) error {
 	return nil
 }
 
-// refold folds the log again for the readers. The function returns nil if ctx has ended.
+// The method `refold` folds the log again for the readers. The method returns nil if ctx has ended.
 func (w *Writer) refold(ctx context.Context) *fold.State {
 	w.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
 	return w.opts.Past.Refold(ctx)

@@ -32,7 +32,7 @@ func (w *Writer) Behind(ctx context.Context, seen tutti.Position) error {
 	return here.Behind(seen, link)
 }
 
-// arrived records that all events so far are on disk.
+// The method `arrived` notes that all events so far are on disk.
 func (w *Writer) arrived(events ...tutti.Event) {
 	w.opts.Past.Note(events...)
 	at := tutti.Position{Epoch: w.state.Engine.Epoch, Seq: w.state.Seq}

@@ -18,15 +18,16 @@ type Tx struct {
 	Now   time.Time
 	Since time.Time // the deadlines of nodes and waits begin at this time or later
 
-	// Looks says that the state is a version for readers. Then Tx emits nothing. Records says
-	// that the work wanted to emit an event, so it must run again in the writer.
+	// Looks is true if the state is a version for readers. In this case Tx emits nothing.
+	// Records is true if the work wanted to emit an event. In this case the work must run
+	// again in the writer.
 	Looks, Records bool
 
 	events []tutti.Event
-	cuts   []int // numbers of events after which the append may be split
+	cuts   []int // the append may be split after this many events
 }
 
-// MayCut allows the log to store the earlier events and the later events in two appends.
+// MayCut says that the events before this call and the events after this call may go into two appends.
 func (tx *Tx) MayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // Emit applies an event and collects it for the append.
@@ -36,6 +37,6 @@ func (tx *Tx) Emit(by string, body tutti.Body) {
 		return
 	}
 	e := tutti.Event{Seq: tx.Seq + 1, At: tx.Now.UTC(), By: by, Body: body}
-	tx.events = append(tx.events, e) // append first, see Writer.work
+	tx.events = append(tx.events, e) // before Apply, because Writer.work must see the event if Apply panics
 	tx.Apply(e)
 }

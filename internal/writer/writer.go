@@ -1,6 +1,6 @@
 // Package writer has the one goroutine that changes the state of a fleet. The goroutine folds the log and runs commands
 // one after another. The writer appends the events that the commands and the owner emit, and only then answers. The
-// writer knows transactions. The owner of the writer decides what a command does and what follows from events.
+// owner of the writer decides what a command does and what follows from events.
 //
 // When an append ends, the writer handles all waiting commands together (group commit). Each command of the batch
 // sees the effects of the commands before it. All events go into one append, and the answers leave when this append
@@ -37,7 +37,7 @@ const (
 	foldAhead      = 1024 // events by which the writer's fold may be ahead of the readers' fold during the start
 )
 
-// Owner owns the state of the writer. The writer calls its methods one at a time. They must not block.
+// Owner owns the state of the writer. The writer calls its methods one at a time. The methods must not block.
 type Owner interface {
 	// Folded gets the state after the fold of the log at the start.
 	Folded(state *fold.State) error
@@ -220,7 +220,7 @@ func (w *Writer) serve(ctx context.Context) error {
 	}
 }
 
-// gather returns the first command and the commands that are waiting now.
+// The method `gather` returns the first command and the commands that are waiting now.
 func (w *Writer) gather(first *command) []*command {
 	batch := []*command{first}
 	for len(batch) < maxBatch {
@@ -234,7 +234,7 @@ func (w *Writer) gather(first *command) []*command {
 	return batch
 }
 
-// commit runs a batch of commands, lets the owner decide on the result,
+// The method `commit` runs a batch of commands, lets the owner decide on the result,
 // appends all events, and answers.
 func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	now := time.Now()
@@ -270,8 +270,8 @@ func (w *Writer) commit(ctx context.Context, batch []*command) error {
 	return nil
 }
 
-// work runs a command. If a command panics before it has changed anything, only this command fails. If the server ended
-// instead, the same message would end the server again and again.
+// The method `work` runs a command. If a command panics before it has changed anything, only this command fails. If
+// the panic ended the server, the same message could end the server again and again.
 func (w *Writer) work(tx *Tx, c *command) (err error) {
 	before := len(tx.events)
 	defer func() {
@@ -287,11 +287,11 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 	return c.work(tx)
 }
 
-// woke notices that this process did not run for some time. A signal or the virtual machine may have stopped the
-// process, or the process may have waited for a disk. The server could not receive messages of nodes in this time, so
-// their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of a running
-// writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be late because
-// of the pause. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
+// The method `woke` notices that this process did not run for some time. A signal or the virtual machine may have
+// stopped the process, or the process may have waited for a disk. The server could not receive messages of nodes in
+// this time, so their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of
+// a running writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be
+// late because of the pause. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
 		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))
@@ -300,8 +300,9 @@ func (w *Writer) woke(now time.Time) {
 	w.last = now
 }
 
-// append stores the events of a batch. The function uses one append if the log can take them all,
-// otherwise several. The function never splits events that readers must see together.
+// The method `append` stores the events of a batch. If the log cannot take all events in one
+// append, the method uses several. The method never splits events that readers must see
+// together.
 func (w *Writer) append(ctx context.Context, tx *Tx) error {
 	begin, end := 0, 0
 	for _, cut := range append(tx.cuts, len(tx.events)) {
@@ -341,7 +342,7 @@ func (w *Writer) notStored(err error) error {
 	return tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
 }
 
-// emit appends an event of the server.
+// The method `emit` appends an event of the server.
 func (w *Writer) emit(ctx context.Context, body tutti.Body) error {
 	return w.Do(ctx, func(tx *Tx) error {
 		tx.Emit(Actor, body)

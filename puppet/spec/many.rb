@@ -13,11 +13,11 @@ parent = WarmParent.new(RealRun.environment)
 machine = RealRun.new(parent: parent).manifest("notify { 'a': }\n")
 memory = -> { parent.proc('status')[/VmRSS:\s+(\d+)/, 1].to_i }
 rest = -> { Waiting.for(60, 'no child left') { parent.children.empty? } }
-before = nil # what is open after ten runs
+before = nil # the open files after ten runs
 after = {}
 bad = []
-cut = 0 # runs that a kill came in time for
-span = nil # how much a run says before it applies
+cut = 0 # runs that a kill has ended
+span = nil # bytes that a run writes about its phases before it applies
 began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
 # The kill comes after the run has written a certain number of bytes about its phases. The moment of the kill depends on
@@ -26,7 +26,7 @@ def kill(run, pid, bytes)
   Waiting.for(60, 'the next phase') { !WarmParent.alive?(pid) || (File.size?(run.path("#{run.run}/phase.jsonl")) || 0) >= bytes }
   Process.kill('KILL', pid)
 rescue Errno::ESRCH
-  nil # it has ended before
+  nil # the run had ended before
 end
 
 runs.times do |number|

@@ -3,7 +3,7 @@
 require 'open3'
 require_relative '../spec_helper'
 
-# A Puppet that a person starts by hand works as it does without Tutti.
+# If a person starts Puppet by hand, Puppet works as if Tutti were not installed.
 RSpec.describe 'Puppet without a run of Tutti' do
   let(:run) { RealRun.new }
 

@@ -31,7 +31,7 @@ RSpec.describe 'facts that are collected ahead' do
 
   after(:all) { @parent.stop }
 
-  # Starts the second run, with facts that were collected after the first run, and a change in between.
+  # Does the first run and a collection, makes a change, and then does the second run.
   def second(age: 60)
     first.call
     parent.collect(first.dir, age: age)
@@ -83,7 +83,7 @@ RSpec.describe 'facts that are collected ahead' do
     first.write(plugin, "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
     File.mkfifo(first.path('late'))
     parent.begin_collection(first.dir)
-    late = File.open(first.path('late'), 'w') # it reads there
+    late = File.open(first.path('late'), 'w') # the collection reads this FIFO
     [parent.children, late]
   end
 
@@ -151,7 +151,7 @@ RSpec.describe 'facts that are collected ahead' do
 
   it 'are not taken when a Puppet run has ended since, and the clock was set' do
     run = second do
-      FileUtils.touch(first.path('summary.yaml'), mtime: Time.now - 3600) # by what it says, long before
+      FileUtils.touch(first.path('summary.yaml'), mtime: Time.now - 3600) # by this time, the run ended before the collection
       first.write(plugin, fact.call("'two'"))
     end
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
@@ -474,7 +474,7 @@ RSpec.describe 'facts that are collected ahead' do
         first.write('var/lib/facter/mine.rb', late = "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
         first.write('plugins/facter/mine.rb', late)
         parent.begin_collection(first.dir)
-        writer = File.open(first.path('late'), 'w') # it reads there
+        writer = File.open(first.path('late'), 'w') # the collection reads this FIFO
         run = first.again
         run.call do
           run.wait_for("#{run.run}/phase.jsonl", /"facts"/)

@@ -2,7 +2,8 @@
 
 require_relative '../spec_helper'
 
-# The gate gets details about a catalog, which can prove that applying it again would change nothing.
+# The gate gets details about a catalog. With these details the server can prove that the same catalog would change
+# nothing.
 RSpec.describe "the gate's points" do
   digest = /\Asha256:\h{64}\z/
   # Returns the gate's data for code in a separate directory.

@@ -12,7 +12,7 @@ RSpec.describe 'secrets' do
     File.read(run.path(file))
   end
 
-  # Returns all files that the run has left, except the files that it had to write.
+  # Returns all files that exist after the run, except the .txt files, which must contain the secrets.
   def left
     Dir.glob("#{run.path('')}/**/*", File::FNM_DOTMATCH).select { |path| File.file?(path) && !path.end_with?('.txt') }
   end

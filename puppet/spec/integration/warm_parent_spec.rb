@@ -52,7 +52,7 @@ RSpec.describe 'a warm parent' do
     run.call do
       run.wait_for('started', /yes/)
       before = cpu(parent)
-      other = RealRun.new.manifest("notify { 'b': }\n") # of another parent, or cold: time goes by
+      other = RealRun.new.manifest("notify { 'b': }\n") # this run is not a child of the parent; during the run some time passes
       other.call
       expect(cpu(parent)).to eq(before)
       run.release
@@ -116,7 +116,7 @@ RSpec.describe 'a warm parent' do
   it 'makes no child if a file has changed between its loading and the end of loading' do
     load = "load File.join(RbConfig::CONFIG['rubylibdir'], 'pathname.rb')\n"
     loaded = run.write('site/pathname.rb', load)
-    run.write('site/shadow.rb', "File.write('#{loaded}', \"\#{File.read('#{loaded}')}# newer\")\nraise LoadError, 'not installed'\n") # a feature asks for it
+    run.write('site/shadow.rb', "File.write('#{loaded}', \"\#{File.read('#{loaded}')}# newer\")\nraise LoadError, 'not installed'\n") # a feature requires it
     torn = WarmParent.new(RealRun.environment.merge('RUBYLIB' => run.path('site')))
     expect(File.read(loaded)).to end_with('# newer')
     expect(torn.changed(run)).to eq(loaded)

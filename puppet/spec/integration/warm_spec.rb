@@ -46,7 +46,7 @@ RSpec.describe 'a run of a warm parent' do
       if row.changed
         expect(parent.changed(twins.machine)).to match(row.changed)
         stop
-        twins.parent = parent # the agent has a new one after that
+        twins.parent = parent # the agent starts a new parent after this answer
       end
       twins.call
       expect(twins.why.to_s).to(row.cold ? match(row.cold) : eq(''), twins.warm.said)
@@ -106,7 +106,7 @@ RSpec.describe 'a run of a warm parent' do
     twins.call
     expect(twins.differences).to eq([])
     warm, cold = twins.files('mirror').map { |text| JSON.parse(text) }
-    expect(warm.delete('leads')).to eq([true, true]) # of a group and a session: the agent starts a cold one so
+    expect(warm.delete('leads')).to eq([true, true]) # leader of a group and of a session; the agent starts a cold run in the same way
     cold.delete('leads')
     others = (warm.to_a - cold.to_a).map(&:first)
     expect(others.to_h { |key| [key, warm[key].to_a - cold[key].to_a] }).to eq(others.to_h { |key| [key, cold[key].to_a - warm[key].to_a] })

@@ -24,7 +24,7 @@ module Cases
   end
 
   # Carries a case out.
-  # @return [RealRun] ended
+  # @return [RealRun] the run after its end
   def self.run(example)
     run = RealRun.new
     run.write('code/bare/environment.conf', '')

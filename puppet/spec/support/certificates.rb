@@ -6,7 +6,7 @@ require 'openssl'
 module Certificates
   Pair = Struct.new(:certificate, :key)
 
-  # @param issuer [Pair, nil] nil: it is an authority, and its own
+  # @param issuer [Pair, nil] the authority; nil makes an authority that signs itself
   # @return [Pair]
   def self.make(name, issuer = nil)
     certificate = OpenSSL::X509::Certificate.new

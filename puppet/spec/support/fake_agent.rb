@@ -26,8 +26,9 @@ class FakeAgent
     @connections = []
   end
 
-  # @!attribute sealed [Hash] values, and hiera keys below `hiera/`, that are secrets
-  # @!attribute awaited [Hash] the same, by what is not sealed to the node yet
+  # @!attribute sealed [Hash] secrets, by key; a hiera key begins with `hiera/`
+  # @!attribute awaited [Hash] the keys of secrets that are not sealed to the node yet, by the key that lacks an
+  #   answer
   attr_accessor :local, :mode, :values, :hiera, :exports, :sealed, :awaited
 
   def on(operation, &block)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Mirror is a function of a module that reports what it sees in its process.
+# Mirror is a function of a module. The function reports the state of the process in which it runs.
 module Mirror
   FUNCTION = <<~'RUBY'
     require 'json'
@@ -19,7 +19,7 @@ module Mirror
       end
 
       def process
-        GC.start # Facter leaves the pipes of a command that is not there to the garbage collector
+        GC.start # if a command does not exist, only the garbage collector closes its pipes
         status = File.readlines('/proc/self/status', chomp: true).grep(/\A(Sig|Umask|Uid|Gid|Groups|Cap|NoNew|Seccomp)/)
         { 'env' => ENV.to_h, 'status' => status - status.grep(/SigQ/), 'place' => [File.umask, Dir.pwd, File.read('/proc/self/comm'), File.read('/proc/self/oom_score_adj')],
           'fds' => Dir.children('/proc/self/fd').map { |fd| link(fd) }.compact.sort, 'first' => %w[0 1 2].map { |fd| link(fd) },
@@ -61,7 +61,7 @@ module Mirror
     ulimit -a
     grep -E '^(Sig[A-Z]|Groups|Cap)' /proc/self/status | grep -v SigQ
     readlink /proc/self/cwd
-    ls -l /proc/$$/fd > "$1.fds" # into a file: of a pipe, this shell has an end open for a moment
+    ls -l /proc/$$/fd > "$1.fds" # into a file, because with a pipe this shell would have one more descriptor
     sed 's/.* \([0-9]* -> .*\)/\1/; s/\[[0-9]*\]//' "$1.fds" | grep -- '->'
   SH
 end

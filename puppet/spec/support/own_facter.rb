@@ -6,7 +6,7 @@ require 'tmpdir'
 # OwnFacter is a copy of the system's Facter. The examples may change the copy, its facter.conf and
 # its cache.
 class OwnFacter
-  # Goes into RUBYLIB.
+  # The directory of the copy, for RUBYLIB.
   attr_reader :dir
 
   def initialize

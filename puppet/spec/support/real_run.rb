@@ -31,8 +31,8 @@ class RealRun
     WarmParent.shared(environment) if WarmParent.wanted?
   end
 
-  # @param parent [WarmParent, nil] whose child it is, if its environment is the parent's
-  # @param root [String, nil] of another run on the same machine
+  # @param parent [WarmParent, nil] the parent of the run; the run is warm only while it has the parent's environment
+  # @param root [String, nil] the root directory of another run on the same machine
   def initialize(node: 'node.example.net', mode: 'apply', parent: RealRun.parent, root: nil)
     @root = root || Dir.mktmpdir('tutti')
     @run = SecureRandom.uuid

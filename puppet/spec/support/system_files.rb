@@ -15,7 +15,8 @@ class SystemFiles
   # `first` is the file that is read, and `last` is the file that changes.
   attr_reader :first, :last
 
-  # @param text [String, nil] of the first one, with a place for the other one's name; nil: there is one only
+  # @param text [String, nil] the text of the first file, with %s in place of the second file's name; nil if there is
+  #   only one file
   def initialize(text = nil)
     @dir = Dir.mktmpdir('tutti-system')
     @first = @last = File.join(@dir, 'first')

@@ -13,7 +13,7 @@ class Twins
   attr_writer :parent
 
   # @param parent [WarmParent]
-  # @yield [RealRun] the machine, before its runs
+  # @yield [RealRun] the machine before its first run
   def initialize(parent)
     @parent = parent
     @machine = RealRun.new(parent: parent)
@@ -42,7 +42,7 @@ class Twins
   end
 
   # Returns the differences between the two results.
-  # @return [Array] what only the warm one said, and what only the cold one said
+  # @return [Array] pairs: a line of only the warm run, and a line of only the cold run
   def differences
     warm, cold = [@warm, @cold].map { |run| Twins.result(run) }
     (warm - cold).zip(cold - warm) + (cold - warm).drop((warm - cold).size).map { |line| [nil, line] }
@@ -85,7 +85,7 @@ class Twins
   private_class_method :said, :steady, :less
 
   # Returns the content of a file in the directories of both runs.
-  # @return [Array<String>] the warm one's and the cold one's
+  # @return [Array<String>] the content in the warm run and in the cold run
   def files(name)
     [@warm, @cold].map { |run| File.read(File.join(run.dir, name)).gsub(run.run, 'RUN') }
   end

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# Waits for a condition that only a check can show. The method checks a hundred times a second and not continuously,
-# because the runs need the processor.
+# Waits until a condition is true. No event reports this, so the method checks the condition a hundred times a second.
+# The method does not check continuously, because the runs need the processor.
 module Waiting
   EVERY = 0.01 # seconds
 
   # @param seconds [Numeric] the deadline
-  # @param what [String, Proc] what is waited for
-  # @return what the block returned that is neither nil nor false
+  # @param what [String, Proc] the name of the condition, for the error
+  # @return the first result of the block that is neither nil nor false
   def self.for(seconds, what)
     deadline = now + seconds
     until (found = yield)

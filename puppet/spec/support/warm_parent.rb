@@ -21,7 +21,7 @@ class WarmParent
     end
   end
 
-  # What it said first.
+  # The first message of the parent.
   attr_reader :ready
 
   attr_reader :pid, :environment
@@ -35,7 +35,7 @@ class WarmParent
     raise "the warm parent did not start: #{@ready}" unless @ready['ready']
   end
 
-  # @return [Hash] pid and start of the child, or why there is none
+  # @return [Hash] the pid and the start time of the child, or the reason why there is no child
   def run(dir)
     order({ 'do' => 'run', 'dir' => dir }.merge(@facts || {}))
     answer
@@ -50,7 +50,7 @@ class WarmParent
 
   # `collect` is like `begin_collection`, but waits for the end of the collection.
   def collect(dir, age: 60)
-    before = children # a run may have ended, and its end not be taken
+    before = children # a run that has ended may still be a child of the parent
     begin_collection(dir, age: age)
     collector = Waiting.for(60, 'the begin of the collection') { (children - before).first }
     Waiting.for(60, 'the end of the collection') { !children.include?(collector) }
@@ -61,7 +61,7 @@ class WarmParent
     @facts = nil
   end
 
-  # @return [String, nil] what it ends for, asked to run what is no run
+  # @return [String, nil] the changed file because of which the parent ends; for this answer the method orders a run
   def changed(machine)
     run(machine.dir)['changed']
   end
@@ -71,7 +71,7 @@ class WarmParent
     @socket.puts(JSON.generate(order))
   end
 
-  # @return [Hash] what it said
+  # @return [Hash] the next message of the parent
   def answer
     Timeout.timeout(60) { JSON.parse(@socket.gets) }
   end
@@ -112,7 +112,7 @@ class WarmParent
   end
 
   # Waits until a process has ended. The process is not a child of this process.
-  # @return [Status] with what it said last
+  # @return [Status] with the exit code in the last line of the phases
   def self.wait(pid, phases)
     Waiting.for(120, 'the end of the run') { !alive?(pid) }
     Status.new(File.exist?(phases) ? JSON.parse(File.readlines(phases).last)['exit'] : nil)

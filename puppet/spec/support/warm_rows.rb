@@ -36,7 +36,7 @@ module WarmRows
       RUBY
   end
 
-  # Returns a provider of a module for a type of Puppet. It logs a word.
+  # Returns a provider of a module for a type of Puppet. The provider logs a word.
   def self.aaa(word)
     { "#{LIB}/puppet/provider/group/aaa.rb" => <<~RUBY }
       Puppet::Type.type(:group).provide(:aaa) do
@@ -60,7 +60,7 @@ module WarmRows
     "Facter.add(:#{name}) { has_weight #{weight}; setcode { #{value} } }\n"
   end
 
-  # Files, and a manifest.
+  # Returns a function that writes these files and this manifest for a run.
   def self.code(files, manifest = "notify { 'a': }\n")
     lambda do |run|
       files.each { |name, text| run.write(name, text) }

@@ -47,7 +47,7 @@ RSpec.describe PuppetX::Tutti::FactSearch do
 
     after { FileUtils.rm_rf(dir) }
 
-    # @return [Array] what it says, and how often it was parsed for that
+    # @return [Array] a value of the configuration, and how often the file was parsed
     def read(text, path = self.path)
       text ? File.write(path, text) : FileUtils.rm_f(path)
       before = reader.times.to_i

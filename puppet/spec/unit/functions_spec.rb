@@ -74,7 +74,7 @@ RSpec.describe 'tutti::exports', type: :puppet_function do
 end
 
 RSpec.describe 'tutti::hiera' do
-  # As Hiera calls it.
+  # Calls the function in the same way as Hiera.
   def lookup(key, options = {})
     environment = Puppet::Node::Environment.create(:production, [RSpec.configuration.module_path])
     Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do

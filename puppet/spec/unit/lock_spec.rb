@@ -15,8 +15,8 @@ RSpec.describe PuppetX::Tutti::Lock do
       File.write(script, "#!/bin/sh\nread line\n")
       File.chmod(0o755, script)
       reader, @writer = IO.pipe
-      # Only the name of the process matters. An answer from the process itself would need a
-      # second pipe.
+      # The process is ready when it has its new name. A message from the process itself
+      # would need a second pipe.
       @pid = Process.spawn(script, in: reader)
       Waiting.for(60, 'the name of the process') { File.read("/proc/#{@pid}/comm").strip == name[0, 15] }
       @pid

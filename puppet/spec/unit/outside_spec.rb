@@ -51,7 +51,7 @@ RSpec.describe PuppetX::Tutti::Outside do
     path(name)
   end
 
-  # Puppet reads another puppet.conf.
+  # Lets Puppet read this text as its puppet.conf.
   def conf(text)
     memory = { environmentpath: path('code'), hiera_config: path('hiera.yaml') }
     Puppet.settings.parse_config(text)
@@ -75,7 +75,7 @@ RSpec.describe PuppetX::Tutti::Outside do
     expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
   end
 
-  # The agent itself follows links: those on the way to a directory may lead elsewhere meanwhile.
+  # The paths are not resolved. The agent itself follows the links, because a link may change in the meantime.
   it 'has what is to be watched under the names that Puppet uses' do
     expect(outside.directories.map { |dir| dir.delete_prefix("#{@root}/") }).to contain_exactly(
       'modules', 'data/production', 'data/linked', 'linked-one', 'nowhere', 'later', 'current/data', 'relative', 'near/b.yaml', 'of-a-module',

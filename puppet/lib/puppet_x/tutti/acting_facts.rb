@@ -7,15 +7,15 @@ module PuppetX
   module Tutti
     # This class finds the facts that types and providers may read while Puppet applies a catalog. The catalog does not
     # show these facts. The class reads the code of each module that has a type of the catalog, or a provider of such a
-    # type. If the code does not say which fact it reads, it may read all facts.
+    # type. If code does not name the fact that it reads, the class returns all facts.
     class ActingFacts
-      # Tutti's own module reads facts, and none of them changes what its types do.
+      # Tutti's own module reads facts, but these facts do not change what its types do.
       OWN = 'tutti'
-      # Code that runs during a compile or during the collection of facts.
+      # Code in these directories runs only during a compile or during the collection of facts.
       ELSEWHERE = %r{\A(?:facter|puppet/(?:application|datatypes|face|functions|indirector|parser|reports))/}.freeze
       NAMED = /(?:Facter|\[:facter\])\s*(?:\.\s*(?:value|fact)\s*\(?|\[)\s*[:'"](\w+)/.freeze
       SUITABLE = /\A\s*(?:confine|defaultfor|notdefaultfor)\b(.*)/.freeze
-      # Other conditions than facts.
+      # These conditions of `confine` are not facts.
       CONDITIONS = %w[any exists false feature for_binary true].freeze
       # Puppet 8 does not collect these facts, and their values come from the fact `os`.
       OF_OS = /\A(?:architecture|hardwaremodel|lsb\w+|operatingsystem\w*|osfamily)\z/.freeze
@@ -28,7 +28,7 @@ module PuppetX
       end
 
       # @param facts [Hash] all facts
-      # @return [Hash] those that the code may read
+      # @return [Hash] the facts that the code may read
       def among(facts)
         names = @names.map { |name| name.to_s.match?(OF_OS) ? 'os' : name }
         return facts if names.any? { |name| name == :all || !facts.key?(name) }

@@ -5,15 +5,15 @@ require_relative 'facts_ahead'
 module PuppetX
   module Tutti
     # Ahead is a child of the warm parent that collects facts, together with the child's output. The output is in a
-    # file without a name, because all children of the parent would have a copy of everything in the parent's memory.
-    # If a run begins during the collection, it waits for the collection and does not start again.
+    # file without a name and not in the parent's memory, because each child of the parent has a copy of this memory.
+    # If a run begins during the collection, the run waits for the collection and does not start another one.
     class Ahead
       # The parent waits for this pipe while the collection runs. The parent reads one byte or the end of the
       # pipe.
       attr_reader :out
 
-      # @param dir [String] of the run whose order it follows
-      # @yield [IO] in the child
+      # @param dir [String] the directory of the run whose order the collection uses
+      # @yield [IO] the file for the output; the block runs in the child
       def initialize(dir)
         @dir = dir
         @given = false
@@ -24,20 +24,20 @@ module PuppetX
           @out.close
           yield @said
         ensure
-          writer.write('.') # what a fact has left behind may have the pipe open for ever
+          writer.write('.') # without this byte, a process that a fact has started could keep the pipe open for ever
         end
         writer.close
       end
 
-      # It has ended.
+      # Closes the pipe after the end of the collection.
       def take
         @out.close
         @out = nil
       end
 
       # Gives the collection to a run. Only one run can get a collection.
-      # @param dir [String, nil] the run whose facts would do
-      # @param age [Numeric] seconds that they may be old
+      # @param dir [String, nil] the directory of the run after which the facts must have been collected
+      # @param age [Numeric] how old the facts may be, in seconds
       # @return [Ahead, nil]
       def give(dir, age)
         return if @given || dir != @dir || now - @at > age
@@ -46,13 +46,14 @@ module PuppetX
         self
       end
 
-      # In the child of a run: returns whether the collection has ended, now or within some seconds.
+      # Returns whether the collection has ended. The method waits at most `within` seconds for the end. The child of
+      # a run calls this method.
       def ended?(within = 0)
         @out.nil? || !IO.select([@out], nil, nil, within).nil? || !File.exist?("/proc/#{@pid}")
       end
 
-      # In the child of a run: waits for the facts. Once.
-      # @return [FactsAhead::Facts, nil] nil: it has none
+      # Waits for the facts. The child of a run calls this method only once.
+      # @return [FactsAhead::Facts, nil] nil if the collection has no facts
       def facts
         hurry
         nil until ended?(1)
@@ -75,10 +76,10 @@ module PuppetX
         close
         return if over || Process.wait(@pid, Process::WNOHANG)
 
-        [-@pid, @pid].each { |whom| kill(whom) } # a group of its own, once it has one, with what Facter has started
+        [-@pid, @pid].each { |whom| kill(whom) } # the group, if it exists yet, contains the processes that Facter has started
         Process.wait(@pid)
       rescue Errno::ECHILD
-        nil # it was over before
+        nil # the collection had ended before
       end
 
       private
@@ -88,7 +89,7 @@ module PuppetX
       def hurry
         Process.setpriority(Process::PRIO_PGRP, @pid, 0)
       rescue SystemCallError
-        nil # it is over, or has none yet
+        nil # the collection has ended, or has no group yet
       end
 
       def nameless(path)

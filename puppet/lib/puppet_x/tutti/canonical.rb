@@ -34,7 +34,7 @@ module PuppetX
       end
       private_class_method :bytes
 
-      # @return [String, nil] nil: these bytes are not UTF-8
+      # @return [String, nil] nil if the bytes are not UTF-8
       def self.text(string)
         utf8 = string.dup.force_encoding(Encoding::UTF_8)
         utf8 if utf8.valid_encoding?

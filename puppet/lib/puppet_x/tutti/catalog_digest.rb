@@ -12,7 +12,7 @@ module PuppetX
     # uuids, code id and times. Resources, parameter names and tags are sorted. The keys of a hash keep their
     # order, because the result of a type or a template may depend on it.
     module CatalogDigest
-      # @param key [String, nil] secrets count by a digest made with this key; without one they are left out
+      # @param key [String, nil] the key for the digests that replace secrets; without a key secrets are left out
       def self.of(catalog, key: nil)
         resources = catalog.resources.reject(&:virtual).map { |resource| resource(resource, key) }
         edges = catalog.edges.reject { |edge| edge.source.virtual || edge.target.virtual }

@@ -27,7 +27,7 @@ module PuppetX
         @reconnect = reconnect
       end
 
-      # Connects, if need be.
+      # Connects if there is no connection yet.
       # @return [Hash] the agent's response to `hello`
       def greeting
         persist('hello') { @greeting }

@@ -15,9 +15,9 @@ module PuppetX
       attr_reader :node
 
       # @param node [String] the certname of the catalog request
-      # @param client [#call] says hello for that node
-      # @param recorded [Boolean] whether it is a run of Tutti's, which wants to know what is read
-      # @param puppetdb [Boolean] whether its catalog goes to PuppetDB, which answers its collectors
+      # @param client [#call] the connection whose hello names the node
+      # @param recorded [Boolean] whether Tutti ordered the run, so that the compile must report its reads
+      # @param puppetdb [Boolean] whether the catalog goes to PuppetDB, and PuppetDB answers the collectors
       def initialize(node, client, recorded:, puppetdb: false)
         super(nil, client)
         @node = node

@@ -39,7 +39,7 @@ module PuppetX
           @installed == true
         end
 
-        # @return [Hash] what the file says, for the whole process
+        # @return [Hash] the content of the configuration file, which the process reads only once
         def config
           @config ||= read(File.join(Puppet[:confdir], FILE))
         end

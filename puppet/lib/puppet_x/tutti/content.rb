@@ -9,8 +9,8 @@ module PuppetX
   module Tutti
     # This class reads content that decides the effect of a catalog although it is not in the catalog. Examples
     # are files that the catalog names, and code that Puppet loads while it applies the catalog. The digests do
-    # not depend on the directory of the code. The class reads each file once. The class has no cache that could
-    # be wrong.
+    # not depend on the directory of the code. The class reads each file once. The class has no cache that could be
+    # out of date.
     class Content
       # Two directories that link to each other, and missing files, also count as content.
       LOOP = 'loop'
@@ -23,7 +23,7 @@ module PuppetX
       end
 
       # @param uris [Array<String>] `puppet:` addresses, all alternatives
-      # @param texts [Array<String>] what may name files of the code by their path: find_file(), module_directory()
+      # @param texts [Array<String>] strings that may contain paths of files in the code, for example from find_file()
       # @return [String, nil] the digest of their content, or nil if the content is unknown.
       #   The content is unknown for a mount other than `modules`, for another server, and for an unreadable file.
       def sources(uris, texts = [])
@@ -50,7 +50,7 @@ module PuppetX
       def places(texts)
         roots.each_with_index.flat_map do |root, index|
           names = texts.flat_map { |text| text.b.scan(%r{#{Regexp.escape(root.b)}(?:/+([\w.-]+)|(?![\w.-]))}n).flatten }.uniq
-          names = [nil] if names.include?(nil) # all of it
+          names = [nil] if names.include?(nil) # a text names the whole root
           names.reject { |name| name && roots.include?(File.join(root, name)) }.sort_by(&:to_s).map do |name|
             [index.to_s, name.to_s, of(File.join(*[root, name].compact))]
           end
@@ -73,7 +73,7 @@ module PuppetX
         mount.find(path, request)
       end
 
-      # @param linked [Boolean] false: there is no link on the way
+      # @param linked [Boolean] false if no part of the path is a link
       def of(path, linked: true)
         return ABSENT if path.nil?
 

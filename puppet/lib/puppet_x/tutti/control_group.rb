@@ -9,7 +9,7 @@ module PuppetX
       SCOPE = %r{/tutti-warm-[^/]+\.scope\z}.freeze
 
       # Moves a process into the group of its run.
-      # @return [Array<String>] its directories; none where systemd does not run
+      # @return [Array<String>] the directories of the group; empty if systemd does not run
       def self.make(run, pid)
         own.map do |directory|
           group = File.join(directory, "tutti-run-#{run}.scope")
@@ -20,7 +20,7 @@ module PuppetX
       end
 
       # Removes the groups without processes.
-      # @return [Array<String>] those that somebody is still in
+      # @return [Array<String>] the groups that still contain a process
       def self.sweep(groups)
         groups.reject do |group|
           Dir.rmdir(group)

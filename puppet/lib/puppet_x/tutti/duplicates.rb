@@ -7,10 +7,11 @@ module PuppetX
     # Reports two nodes that export the same resource to a node that collects both. Puppet refuses a catalog with
     # duplicates, but does not say which nodes export the resources.
     module Duplicates
-      # @param found [Array<Puppet::Parser::Resource>] what a collector gets; the collector_id says whose each is
-      # @param place [Hash] of the collector
-      # @return [Array<Puppet::Parser::Resource>] the same
-      # @raise [Puppet::ParseError] if a resource is another node's, or this node's, too
+      # @param found [Array<Puppet::Parser::Resource>] the resources that a collector gets; the collector_id of each
+      #   names its exporter
+      # @param place [Hash] the place of the collector in the code
+      # @return [Array<Puppet::Parser::Resource>] the same resources
+      # @raise [Puppet::ParseError] if two nodes export a resource, or if this node itself declares the resource
       def self.refuse(found, scope, place)
         seen = {}
         found.each do |resource|

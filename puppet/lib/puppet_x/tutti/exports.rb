@@ -38,8 +38,8 @@ module PuppetX
       end
 
       # Returns the name of a type as collectors write it.
-      # @param type [String, Puppet::Pops::Types::PResourceType] what a function was given
-      # @param function [String] which says so
+      # @param type [String, Puppet::Pops::Types::PResourceType] the argument of a function
+      # @param function [String] the name of this function, for the error
       def self.type_name(type, function)
         return type.split('::').map(&:capitalize).join('::') if type.is_a?(String)
         raise ArgumentError, "#{function}: #{type} is not a resource type without a title" if type.type_name.nil? || type.title
@@ -53,7 +53,7 @@ module PuppetX
       end
 
       # Returns the parameters of a resource in rich data.
-      # @return [Array(Hash, Array<String>)] the parameters in clear, and the names of those that are secret
+      # @return [Array(Hash, Array<String>)] the clear parameters, and the names of the secret parameters
       def self.parameters(resource)
         clear = {}
         sensitive = resource.sensitive_parameters.map(&:to_s)

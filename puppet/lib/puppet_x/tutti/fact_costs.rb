@@ -5,10 +5,10 @@ module PuppetX
     # This module measures the time that the facts of this process cost, in the way in which Facter itself measures
     # it (`facter --timing`). Facter resolves facts in separate threads.
     module FactCosts
-      LIMIT = 0.2 # seconds; what costs less is nobody's concern
+      LIMIT = 0.2 # seconds; faster facts are not reported
       KEY = :tutti_fact_costs
 
-      # Prepended to Facter's timer.
+      # This hook measures each fact that Facter's timer measures.
       module Timer
         def measure(name, *)
           FactCosts.measure(name.to_s) { super }
@@ -48,11 +48,11 @@ module PuppetX
           worst = Hash.new(0.0)
           slow.each do |fact, seconds|
             name = name(groups, fact)
-            worst[name] = [worst[name], seconds.round(3)].max # facts of a group wait for the same, at once
+            worst[name] = [worst[name], seconds.round(3)].max # the facts of a group wait at the same time, so the times are not added
           end
           { 'slow' => worst, 'conf' => Facter::Options[:config] || Facter::ConfigReader.send(:default_path) }
         rescue NameError
-          { 'slow' => {} } # another Facter
+          { 'slow' => {} } # this Facter has no groups
         end
 
         private

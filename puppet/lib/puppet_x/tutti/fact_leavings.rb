@@ -12,8 +12,9 @@ module PuppetX
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze
 
-      # Watches the block.
-      # @return [Array] the first thing that was left, and where, or nil; and the file of each method that can be lent
+      # Runs the block and watches it.
+      # @return [Array] a text about the first change that a file of a fact has made, or nil; and the file of each
+      #   method that another process can borrow
       def self.of(&block)
         new.of(&block)
       end

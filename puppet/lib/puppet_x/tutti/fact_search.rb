@@ -41,7 +41,7 @@ module PuppetX
         end
       end
 
-      # @return [String, nil] the bytes of a file; nil: it cannot be read
+      # @return [String, nil] the bytes of a file; nil if the file cannot be read
       def self.text(path)
         File.binread(path)
       rescue SystemCallError

@@ -25,22 +25,23 @@ module PuppetX
       # Matches the file of a type, or of a part of a type.
       TYPE = %r{/puppet/type/(?<type>[^/]+?)(?<part>/.+)?\.rb\z}.freeze
 
-      # Facts are the answers of Facter, in a child of the warm parent.
-      # @param said [Hash] answers as a whole by question
-      # @param single [Hash] further answers by name; nil: there is no such fact
-      # @param messages [Array<Hash>] what was logged meanwhile
-      # @param plugins [Hash] what fact plugins there were
+      # Facts are the answers of Facter that a child of the warm parent has collected.
+      # @param said [Hash] the complete answers of Facter, by question
+      # @param single [Hash] answers about single facts, by name; nil means that the fact does not exist
+      # @param messages [Array<Hash>] the messages of Facter during the collection
+      # @param plugins [Hash] the fact plugins and their change times
       # @param costs [Hash] see FactCosts
-      # @param process [Array] the environment's variables, umask and directory where facts have changed them, nil: they have not
-      # @param paths [Array<String>] where Ruby looks for libraries since: a gem's, a module's
-      # @param libraries [Array<String>] what facts have required, in that order
-      # @param ended [Array, nil] which was the last Puppet run before
+      # @param process [Array] the environment variables that facts have changed, the umask and the directory; the
+      #   umask and the directory are nil if facts have not changed them
+      # @param paths [Array<String>] the directories that facts have added to Ruby's path of libraries
+      # @param libraries [Array<String>] the files that facts have required, in this order
+      # @param ended [Array, nil] the last Puppet run before the collection, see last_run
       # @param external [Array<String>] the directories in which Facter itself looks for facts
-      # @param began [Time] when their collection did, by the clock that files have
-      # @param leaves [String, nil] what a fact's file has left in the process, and this one lacks
-      # @param lent [Hash] the files of methods that facts' files have defined outside of any class
+      # @param began [Time] when the collection began, by the clock of the files' times
+      # @param leaves [String, nil] a change that a fact's file has made in the child and that cannot be repeated here
+      # @param lent [Hash] the methods that facts' files define outside of any class, with their files
       Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended, :external, :leaves, :lent, :began) do
-        # @return [Facts, nil] nil where it is not whole
+        # @return [Facts, nil] nil if the text is not complete
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
         rescue ArgumentError, TypeError, EOFError
@@ -57,12 +58,13 @@ module PuppetX
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
-          false # a plugin went between two looks
+          false # a plugin was removed in the meantime
         end
 
         # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
         # have used a type that sets the environment. Or other code of a module may need a library that a fact has
-        # loaded. @return [String, nil] why that cannot be
+        # loaded.
+        # @return [String, nil] the reason why this process cannot make the changes
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
 
@@ -72,7 +74,7 @@ module PuppetX
           libraries.each { |file| require file }
           lent.each { |name, path| FactLeavings.lend(name, path) }
           Dir.chdir(directory) if directory
-          File.umask(umask) if umask # the last one: with a reason nothing of a process has changed that it keeps
+          File.umask(umask) if umask # last, because after an error above this process must be unchanged
           nil
         rescue StandardError, ScriptError => e
           "what facts leave behind cannot be had without them: #{e.message}"
@@ -84,13 +86,13 @@ module PuppetX
       module Told
         attr_reader :said, :single, :asked
 
-        # @param facts [Facts, nil] nil: it says everything itself
+        # @param facts [Facts, nil] the facts of an earlier collection; nil if there are none
         def self.by(facts = nil)
           Puppet.runtime[:facter].extend(Told).tap { |told| told.tell(facts&.said || {}, facts&.single || {}, facts&.messages || []) }
         end
 
         def tell(said, single, messages)
-          @asked ||= [] # one by one, and not among what it said as a whole
+          @asked ||= [] # facts that were requested one by one and are not in the complete answer
           @said = said
           @single = single
           @messages = messages
@@ -118,7 +120,7 @@ module PuppetX
 
         def told(name)
           @said.values.first&.dig(*name.split('.'))
-        rescue TypeError # a path into what has no parts
+        rescue TypeError # the path leads into a value without parts
           nil
         end
 
@@ -137,7 +139,7 @@ module PuppetX
         files.uniq.sort.to_h { |file| [file, [File.lstat(file).ctime, (File.stat(file).ctime if File.exist?(file))].compact] }
       end
 
-      # Those of Puppet's settings.
+      # Returns the directories of facts in Puppet's settings.
       def self.puppets
         [Puppet[:factpath], Puppet[:pluginfactdest]].flat_map { |paths| paths.split(File::PATH_SEPARATOR) }
       end
@@ -166,7 +168,7 @@ module PuppetX
         stat = File.stat(Puppet[:lastrunfile])
         [stat.mtime, stat.ino]
       rescue SystemCallError
-        nil # none yet
+        nil # there was no run yet
       end
 
       # Returns things that a fact may change for the rest of the run.
@@ -177,13 +179,13 @@ module PuppetX
       # Leaves out types, providers and similar files, which Puppet itself loads when it needs them. Also leaves out a
       # required type if Puppet would load it from the same file. But if a library was required after a type, the type
       # stays in the list, because the library may depend on the type.
-      # @param before [Array<String>] what Ruby had loaded
-      # @return [Array<String>] what was required since
+      # @param before [Array<String>] the files that Ruby had loaded before the collection
+      # @return [Array<String>] the files that were required since then
       def self.required(before)
         types = []
         Puppet::Type.eachtype { |type| types << type.name.to_s }
         files = $LOADED_FEATURES - before - Puppet::Util::Autoload.loaded.values.map(&:first)
-        files.reject! { |file| (found = file.match(TYPE)) && found[:part] && types.include?(found[:type]) } # it comes with the type
+        files.reject! { |file| (found = file.match(TYPE)) && found[:part] && types.include?(found[:type]) } # Puppet loads this part together with its type
         files.pop while files.last && types.include?(type = files.last[TYPE, :type]) && files.last == autoloaded(type)
         files
       end
@@ -203,17 +205,18 @@ module PuppetX
         [names.to_h { |name| [name, is[name]] }, *now.zip(others).map { |after, other| after unless after == other }]
       end
 
-      # @param dir [String] of the run whose order it follows
-      # @param preload [Preload, nil] nil: nothing was loaded ahead
-      # @param out [IO] where it goes
+      # @param dir [String] the directory of the run whose order the collection uses
+      # @param preload [Preload, nil] nil if nothing was loaded ahead
+      # @param out [IO] the file for the facts
       def self.collect(dir, preload, out)
-        Process.setpriority(Process::PRIO_PROCESS, 0, LOWEST) # nobody waits for it; see Ahead#facts
+        Process.setpriority(Process::PRIO_PROCESS, 0, LOWEST) # no run waits for the collection yet, see Ahead#facts
         ends_at_last unless preload
         Launcher.current = new(Order.read(dir), scratch(dir), preload, out)
         Launcher.current.start
       end
 
-      # Without a parent, nobody would end a collection that hangs. The collecting process is the first of its session.
+      # Ends a collection that hangs, because without a parent nobody else would end it. The signal goes to all
+      # processes of the collection.
       def self.ends_at_last
         Thread.new do
           sleep LIMIT
@@ -238,7 +241,7 @@ module PuppetX
         @out = out
       end
 
-      # Asks instead of running.
+      # Asks Facter. A run would apply a catalog at this point.
       def surround
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
         @began = Time.now
@@ -256,7 +259,7 @@ module PuppetX
         single = asked.to_h { |name| [name, told.value(name)] }
         facts = Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
                           FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)
-        compare(found.values, external, Outside.new(@order.agent? ? nil : environment, @order.volatile_facts)) # last: it requires, too
+        compare(found.values, external, Outside.new(@order.agent? ? nil : environment, @order.volatile_facts)) # last, because `compare` also requires files
         @out.write(Marshal.dump(facts))
         @out.close
         exit
@@ -277,10 +280,11 @@ module PuppetX
         Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES),
                                              'watch' => external + outside.directories, 'began' => @began.utc.iso8601(6) })
       rescue SystemCallError, JSON::ParserError
-        nil # it has collected none, or a full disk
+        nil # the run has no facts, or the disk is full
       end
 
-      # Returns those digests of the run that count as facts. A run of an earlier release has no such digests.
+      # Returns the digests of the run that count as facts, see Outside. A run of an earlier release has no such
+      # digests.
       def outside_before
         JSON.parse(File.read(file('../outside.json')))
       rescue Errno::ENOENT
@@ -294,13 +298,13 @@ module PuppetX
         []
       end
 
-      # The messages of Facter. A run that collects its own facts also logs these messages.
+      # Returns the messages of Facter. A run that collects its own facts also logs these messages.
       def messages
         File.readlines(file('log.jsonl')).map { |line| JSON.parse(line) }.select { |line| line['source'] == 'Facter' }
             .map { |line| { level: line['level'].to_sym, source: 'Facter', message: line['message'] } }
       end
 
-      # Nobody is asked anything.
+      # A collection has no agent, so this Run has no client.
       def connect
         Run.current = Run.new(@order, nil)
       end

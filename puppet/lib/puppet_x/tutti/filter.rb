@@ -25,7 +25,9 @@ module PuppetX
       end
 
       # Returns the filter in the form in which a collector gives it. This method reverses the
-      # method `normal`. @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]` @return [Array]
+      # method `normal`.
+      # @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]`
+      # @return [Array]
       def self.infix(prefix)
         operator, *operands = prefix
         case operator

@@ -42,13 +42,15 @@ module PuppetX
 
       # This hook keeps a noop run from changing resources with `noop => false`, which Puppet alone would change.
       module Noop
-        # Settings and files of Puppet's own are in a catalog that is not the host's.
+        # Puppet uses other catalogs for its own settings and files. In those catalogs `noop => false` has its usual
+        # effect.
         def noop?
           catalog.nil? || catalog.host_config? || super
         end
       end
 
-      # These hooks for `puppet apply` cover the run's settings, the lock around everything, and the phases.
+      # These hooks for `puppet apply` set the run's settings, hold the lock during the whole run, and write the
+      # phases.
       module Apply
         def setup
           Launcher.current.settings(options)
@@ -73,7 +75,7 @@ module PuppetX
         end
       end
 
-      # These hooks for `puppet agent` cover the run's settings and the lock around everything.
+      # These hooks for `puppet agent` set the run's settings, and hold the lock during the whole run.
       module Agent
         def setup
           Launcher.current.settings(options)
@@ -81,7 +83,7 @@ module PuppetX
         end
 
         def onetime(daemon)
-          daemon.agent.disabled? # before anybody is waited for
+          daemon.agent.disabled? # before the run waits for the lock
           Launcher.current.surround { super }
         end
       end

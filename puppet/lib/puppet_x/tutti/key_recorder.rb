@@ -41,7 +41,7 @@ module PuppetX
         end
       end
 
-      # Returns whether this run asked for a key that Tutti's level does not have.
+      # Returns whether this run asked for this key and Tutti's level does not have the key.
       def unanswered?(key)
         @asked.key?(key) && !@run.hiera?(key)
       end

@@ -34,14 +34,15 @@ module PuppetX
         end
 
         # Starts a run in a child of the warm parent.
-        # @param preload [Preload] what is loaded already, and perhaps the facts
+        # @param preload [Preload] the code that is already loaded, and perhaps a collection of facts
         def warm(dir, preload)
           ARGV.replace([dir])
           self.current = new(dir, preload)
           current.start
         end
 
-        # Writes the process of a run to the file `pid` in the run's directory. @return [Hash]
+        # Writes the process of a run to the file `pid` in the run's directory.
+        # @return [Hash]
         def mark(dir, pid)
           start = File.read("/proc/#{pid}/stat").rpartition(')').last.split[19]
           { 'pid' => pid, 'start' => Integer(start) }.tap { |process| Journal.replace(File.join(dir, 'pid'), process) }
@@ -53,7 +54,7 @@ module PuppetX
 
       attr_reader :events
 
-      # @param preload [Preload, nil] nil: nothing was loaded ahead
+      # @param preload [Preload, nil] nil if nothing was loaded ahead
       def initialize(dir, preload = nil)
         @dir = dir
         @preload = preload
@@ -185,8 +186,8 @@ module PuppetX
         Puppet.err("tutti: cannot write the report: #{e.message}")
       end
 
-      # Keeps the facts for questions that come later (docs/howto/puppet.md). If the facts cannot be kept, the run still
-      # continues.
+      # Stores the facts, because operators may ask for facts after the run (docs/howto/puppet.md). If the facts
+      # cannot be stored, the run still continues.
       def facts(values)
         @fact_costs ||= FactCosts.record
         Run.current.outside = Outside.new(@order.agent? ? nil : Puppet.lookup(:current_environment), @order.volatile_facts).facts
@@ -333,7 +334,7 @@ module PuppetX
 
         File.write(file(FACT_USE), JSON.generate(@fact_costs.merge('asked' => @told&.asked || [])))
       rescue SystemCallError
-        nil # a full disk
+        nil # the disk may be full
       end
 
       def status(error)

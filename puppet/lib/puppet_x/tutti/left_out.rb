@@ -9,9 +9,10 @@ module PuppetX
     module LeftOut
       TYPE = 'Tutti_waiting'
 
-      # There is one resource for each question and container. If a block of a class is left out, Puppet must not
-      # apply resources that require the class, even if another block waits for the same answer.
-      # @param title [String] what is missing
+      # There is one resource for each question and container. So each class with a left-out block contains a resource
+      # that fails, and Puppet does not apply resources that require the class. This also holds if blocks of two
+      # classes wait for the same answer.
+      # @param title [String] the name of the missing answer
       # @param question [String] for people
       def self.declare(scope, title, question)
         container = scope.resource

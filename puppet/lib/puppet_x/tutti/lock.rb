@@ -17,7 +17,7 @@ module PuppetX
         @lock = Puppet::Util::Pidlock.new(path)
       end
 
-      # @yield [pid, command] each time the lock is found held; false ends the attempt
+      # @yield [pid, command] each time another process has the lock; if the block returns false, the method returns
       # @return [Boolean] whether this process has the lock now
       def take
         until attempt

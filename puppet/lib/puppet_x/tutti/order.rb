@@ -16,7 +16,7 @@ module PuppetX
       OWN_CODE = %w[environment environmentpath].freeze
       SECONDS = { 'lock_timeout' => 3600, 'gate_timeout' => 600 }.freeze
       LISTS = %w[modulepath tags skip_tags volatile_facts owed].freeze
-      # DIRECTORIES are directories of a Puppet that does not use its default directories.
+      # DIRECTORIES are the fields for a Puppet that does not use its default directories.
       DIRECTORIES = %w[confdir vardir].freeze
 
       (TEXTS + SECONDS.keys + LISTS).each do |name|

@@ -23,22 +23,24 @@ module PuppetX
       LIMIT = 50_000
       APART = %w[.git .svn .hg].freeze
 
-      # @param environment [Puppet::Node::Environment, nil] nil: a Puppet Server compiles, with its own modules and data
-      # @param volatile [Array<String>] names that are not asked for
+      # @param environment [Puppet::Node::Environment, nil] nil if a Puppet Server compiles with its own modules and
+      #   data
+      # @param volatile [Array<String>] names of volatile facts; a digest with such a name is left out
       def initialize(environment, volatile = [])
         @environment = environment
         @volatile = volatile
       end
 
-      # @return [Hash{String => String}] digests by name; nothing where there is nothing outside
+      # @return [Hash{String => String}] digests by name; a name is missing if nothing of this kind is outside
       def facts
         looks = { MODULES => -> { digest(modules + beyond_the_code([@environment.manifest])) },
                   HIERA => -> { digest(data + beyond_the_code([site_hiera])) }, SETTINGS => -> { settings } }
         looks.select { |name, _| looks_at?(name) }.transform_values(&:call).compact
       end
 
-      # Returns the paths to be watched, none in another one. They need not exist. They are not resolved, because a link on
-      # the way may lead elsewhere at any time: the agent follows links each time it looks.
+      # Returns the paths that the agent watches, without paths inside another of these paths. A path need not exist.
+      # Links are not resolved here, because a link can change at any time. The agent follows the links each time it
+      # looks.
       # @return [Array<String>]
       def directories
         paths = (looks_at?(HIERA) ? data + beyond_the_code([site_hiera]) : []) +
@@ -54,7 +56,7 @@ module PuppetX
 
       # Returns the digest of the settings in the sections of puppet.conf that this program reads, as they are written
       # there. The launcher's own settings are left out, because they have precedence.
-      # @return [String, nil] nil: there are no such settings
+      # @return [String, nil] nil if there are no such settings
       def settings
         sections = [Puppet.run_mode.name, :main]
         names = Puppet.settings.map { |name, _| name }.select { |name| Puppet.settings.set_by_cli(name).nil? }.sort
@@ -66,8 +68,8 @@ module PuppetX
         @modulepath ||= beyond_the_code(@environment.modulepath)
       end
 
-      # Returns the real directories of modules, because many are links. Tutti's own module is left out, because
-      # it has a version.
+      # Returns the real directories of modules, because many are links. Tutti's own module is left out, because its
+      # version is compared instead.
       def modules
         @modules ||= modulepath.flat_map { |dir| Dir.glob(File.join(dir, '*')) }.sort.select { |path| File.directory?(path) }
                                .map { |path| File.realpath(path) } - [Settings::ROOT]
@@ -77,7 +79,7 @@ module PuppetX
         @data ||= beyond_the_code(configs.flat_map { |file| places(file) }.uniq)
       end
 
-      # The node's own hiera.yaml. A run has its own hiera.yaml, which is made from this file.
+      # Returns the node's own hiera.yaml. A run uses another hiera.yaml, which is made from this file.
       def site_hiera
         Settings.site_hiera || Puppet[:hiera_config]
       end
@@ -92,8 +94,8 @@ module PuppetX
         File.join(root.to_s, 'hiera.yaml') if root
       end
 
-      # Returns the directories and files of the levels in a hiera.yaml, as Puppet resolves them. What is in the directory of
-      # a module counts with the module.
+      # Returns the directories and files of the levels in a hiera.yaml, as Puppet resolves them. Data in the
+      # directory of a module is left out, because the digest of the modules covers this data.
       def places(file)
         root = Pathname(File.dirname(file))
         hiera = YAML.safe_load(File.read(file), permitted_classes: [Symbol], aliases: true)
@@ -102,7 +104,7 @@ module PuppetX
         paths = paths.reject { |path| path.start_with?("#{root}/") } unless file == Puppet[:hiera_config]
         paths.flat_map { |path| matching(path) }
       rescue SystemCallError, Psych::Exception, NoMethodError, TypeError
-        [] # the compile says what is wrong with it
+        [] # the compile reports the error in the file
       end
 
       def of_level(level, datadir)
@@ -125,7 +127,7 @@ module PuppetX
         paths.map(&:to_s).select { |path| path.start_with?('/') && path != '/' && !path.start_with?(code) }
       end
 
-      # @return [String, nil] nil: there are no files
+      # @return [String, nil] nil if there are no files
       def digest(roots)
         roots = roots.select { |root| File.exist?(root) }.map { |root| File.realpath(root) }.uniq
         lines = roots.lazy.flat_map { |root| files(root) }.first(LIMIT).map { |path| line(path) }.compact
@@ -146,15 +148,15 @@ module PuppetX
         end.lazy
       end
 
-      # @return [String, nil] nil: a directory, which its files stand for
+      # @return [String, nil] nil for a directory, because its files have lines of their own
       def line(path)
         stats = [File.lstat(path)]
         return if stats.first.directory?
 
-        stats << File.stat(path) if stats.first.symlink? && File.file?(path) # what the link leads to may change by itself
+        stats << File.stat(path) if stats.first.symlink? && File.file?(path) # the target may change although the link stays
         "#{path}\0#{stats.map { |stat| "#{stat.size} #{stat.ctime.to_i}.#{stat.ctime.nsec}" }.join(' ')}\n"
       rescue SystemCallError => e
-        "#{path}\0#{e.class}\n" unless e.is_a?(Errno::ENOENT) # it has just gone
+        "#{path}\0#{e.class}\n" unless e.is_a?(Errno::ENOENT) # the file was removed in the meantime
       end
     end
   end

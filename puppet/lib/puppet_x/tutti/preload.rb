@@ -26,7 +26,8 @@ module PuppetX
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
       # `ahead` is the collection of facts for the next child. If `ahead` is nil, the child collects its own
-      # facts. @return [Ahead, nil]
+      # facts.
+      # @return [Ahead, nil]
       attr_accessor :ahead
 
       def self.call
@@ -34,7 +35,7 @@ module PuppetX
         missing = []
         tracer = TracePoint.new(:raise) { |point| missing << point.raised_exception.path if point.raised_exception.is_a?(LoadError) }
         premises = tracer.enable { load_all }
-        (Thread.list - [Thread.current]).each { |thread| thread.kill.join } # a library's; no child would have them
+        (Thread.list - [Thread.current]).each { |thread| thread.kill.join } # a library may have started threads; a child would not have them
         new(premises, missing.compact.uniq.reject { |name| there?(name) }, Time.at(0, began, :nsec))
       end
 
@@ -69,8 +70,8 @@ module PuppetX
       end
       private_class_method :load_all, :load_types
 
-      # @param missing [Array<String>] libraries that were looked for, and are not there
-      # @param began [Time] what is younger on disk may not be what was loaded
+      # @param missing [Array<String>] libraries that Puppet searched for and that do not exist
+      # @param began [Time] when the loading began; a file with a later time may differ from the loaded code
       def initialize(premises, missing, began)
         @premises = premises
         @missing = missing
@@ -111,21 +112,21 @@ module PuppetX
       end
 
       # A child calls this method after its settings are known.
-      # @return [String, nil] what it would have loaded otherwise
+      # @return [String, nil] a text about code that the child would have loaded differently
       def overridden
         certain { shadowed || @premises.refuted }
       end
 
       # A child calls this method after it has its facts.
-      # @return [String, nil] what it would have loaded otherwise
+      # @return [String, nil] a text about code that the child would have loaded differently
       def refuted
         certain { @premises.refuted_by_facts }
       end
 
       # Finds files of modules or of `libdir` that Puppet would load instead of, or in addition to, the loaded files.
       # If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs it.
-      # For other files a new load is not possible.
-      # @return [String, nil] the first file that makes it impossible
+      # Other files cannot be loaded again.
+      # @return [String, nil] a text about the first file that cannot be loaded again
       def shadowed
         files = @seen = plugins
         files.each { |name, file| return "#{file} is loaded instead of what Puppet has" unless name.match?(OF_TYPE) }
@@ -133,8 +134,9 @@ module PuppetX
         nil
       end
 
-      # A child of `puppet agent` calls this method. The child has already loaded some of its types.
-      # @return [String, nil] what came with the plugins
+      # A child for `puppet agent` calls this method after it has got the plugins. By then the child has loaded some
+      # types.
+      # @return [String, nil] a text about a file that came with the plugins
       def synced
         certain do
           file = plugins.find { |name, _| !@seen.key?(name) }&.last
@@ -159,7 +161,7 @@ module PuppetX
             next unless @files.key?(name) || @types.include?(name[PROVIDER, :type])
 
             file = File.join(dir, name)
-            next unless File.exist?(file) # a link that leads nowhere: an editor's lock
+            next unless File.exist?(file) # for example, the lock of an editor is a link without a target
 
             found[name] ||= file unless File.realpath(file).start_with?("#{own}/")
           end
@@ -177,7 +179,7 @@ module PuppetX
           child.end_with?('.rb') ? ["#{prefix}#{child}"] : []
         end
       rescue SystemCallError
-        [] # it is not there, or no directory
+        [] # the directory does not exist, or is not a directory
       end
 
       # Removes a type from Puppet's memory.
@@ -193,7 +195,7 @@ module PuppetX
       end
 
       def module_directories
-        return [] if Puppet.run_mode.agent? # its plugins are in libdir
+        return [] if Puppet.run_mode.agent? # the plugins of `puppet agent` are in libdir
 
         environment = Puppet.lookup(:environments).get(Puppet[:environment])
         environment ? Puppet::Util::Autoload.module_directories(environment) : []
@@ -226,7 +228,7 @@ module PuppetX
         end
         found
       rescue SystemCallError
-        found # it is not there
+        found # the file does not exist
       end
 
       # Returns the file with the authorities that Ruby trusts by default (Net::HTTP). A directory of authorities is
@@ -244,9 +246,9 @@ module PuppetX
       def stamps
         @once.each_with_object({}) do |file, found|
           stat = File.stat(file)
-          found[file] = [stat.ctime, stat.ino, stat.size] # a package sets the mtime to whatever it likes
+          found[file] = [stat.ctime, stat.ino, stat.size] # without mtime, because a package can set any mtime
         rescue SystemCallError
-          nil # one that is not a file
+          nil # the file does not exist
         end
       end
     end

@@ -51,7 +51,7 @@ module PuppetX
         @features = nil
       end
 
-      # Asks, the first time.
+      # Runs the block only for the first time that the question is asked.
       def ask(kind, question)
         @answers[[kind, question]] ||= [yield]
         @answers[[kind, question]].first
@@ -64,8 +64,8 @@ module PuppetX
         results.clear
       end
 
-      # Compares the answers that can be checked as soon as the run's search path is known.
-      # @return [String, nil] what was not as it is now
+      # Compares the answers that can be checked when the run's search path is known.
+      # @return [String, nil] a text about an answer that differs now
       def refuted
         refuted_setting ||
           refuted_of(:which) { |name| Puppet::Provider.send(:which, name) } ||
@@ -74,7 +74,7 @@ module PuppetX
       end
 
       # Compares the facts after the run has its own facts.
-      # @return [String, nil] what was not as it is now
+      # @return [String, nil] a text about an answer that differs now
       def refuted_by_facts
         refuted_of(:fact) { |name| Puppet.runtime[:facter].value(name) }
       end

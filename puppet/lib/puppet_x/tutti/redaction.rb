@@ -14,7 +14,7 @@ module PuppetX
       REPLACEMENT = '[redacted]'
 
       class << self
-        # @param value [Object] a secret, in clear
+        # @param value [Object] the clear value of a secret
         def note(value)
           case value
           when String then texts << value if value.length >= LEAST
@@ -24,7 +24,7 @@ module PuppetX
           end
         end
 
-        # @return [Object] the same, if it has no secret
+        # @return [Object] the message without secrets; an object that is not a string is unchanged
         def of(said)
           return said if @texts.nil? || !said.is_a?(String)
 
@@ -32,10 +32,10 @@ module PuppetX
             forms(text).reduce(left) { |all, form| all.include?(form) ? all.gsub(form, REPLACEMENT) : all }
           end
         rescue ArgumentError, EncodingError
-          REPLACEMENT # what cannot be searched is not shown
+          REPLACEMENT # a message that cannot be searched is not shown
         end
 
-        # A run begins without.
+        # Forgets all secrets, because a run must not know the secrets of an earlier run.
         def forget
           @texts = nil
         end
@@ -57,7 +57,7 @@ module PuppetX
         end
       end
 
-      # Whatever has a message.
+      # This hook is for all classes that have a message.
       module Said
         def message=(message)
           super(Redaction.of(message))

@@ -4,13 +4,14 @@ module PuppetX
   module Tutti
     # This class finds the resources that Puppet refreshes after a resource has changed.
     class Refreshes
-      # @param graph [Puppet::Graph::RelationshipGraph] in which whits stand for the beginning and the end of containers
+      # @param graph [Puppet::Graph::RelationshipGraph] a graph with a whit for the beginning and the end of each
+      #   container
       def initialize(graph)
         @graph = graph
-        @behind = {} # whit → references: all resources of a class share what it notifies
+        @behind = {} # whit → references, because all resources of a class notify the same resources
       end
 
-      # @return [Array<String>] references; none for a resource that is not to be changed
+      # @return [Array<String>] references; empty for a resource that Puppet must not change
       def of(resource)
         return [] if resource.noop?
 

@@ -23,11 +23,11 @@ module PuppetX
     # `Run.current` is nil, and the module reads nothing and publishes nothing.
     class Run
       # An Answer is the agent's answer about a key.
-      # @!attribute awaits [String, nil] the key of a secret that is for this node and not sealed to it yet
+      # @!attribute awaits [String, nil] the key of a secret that is for this node but is not sealed to this node yet
       Answer = Struct.new(:found, :value, :awaits)
 
       # Puppet 8 resolves a Deferred when it applies the resource, and forgets that the value is Sensitive.
-      LAZY = 'this Puppet shows what a Deferred gives, so none may give a secret; read it in the manifest'
+      LAZY = 'this version of Puppet shows the result of a Deferred, so the result must not be a secret; read the secret in the manifest'
 
       # The agent enforces the deadline of a lock. The run waits a little longer than the deadline, in case the agent
       # hangs.
@@ -81,7 +81,7 @@ module PuppetX
       end
 
       attr_reader :order, :keys, :collectors, :waits
-      # @!attribute outside [Hash] what counts as facts and is none, see Outside
+      # @!attribute outside [Hash] the digests that count as facts, see Outside
       attr_accessor :facts, :outside
 
       # @param order [Order]
@@ -107,7 +107,8 @@ module PuppetX
         @hiera ||= level(ask('hiera'))
       end
 
-      # @return [String, nil] the key of the secret because of which the level has not a key that is for this node
+      # @return [String, nil] the key of a secret that is for this node but is not sealed to it yet, so that the level
+      #   lacks this hiera key
       def awaited(key)
         hiera
         @awaited[key]
@@ -124,7 +125,7 @@ module PuppetX
         @hiera ? @hiera.key?(key) : false
       end
 
-      # @return [Answer] the shared value of a key; the same one whenever it is asked in this run
+      # @return [Answer] the shared value of a key; the value stays the same during the run
       def value(key, at)
         @answers[['value', key]] ||= answer(ask('value', { 'key' => key, 'at' => at }), 'value').tap do |answer|
           raise Puppet::Error, "tutti: the value of #{key.inspect} is a secret: #{Run::LAZY}" if secret?(answer.value) && @applies && Run.lazy?
@@ -150,8 +151,8 @@ module PuppetX
         [e.code, e.message]
       end
 
-      # Reports lookups that no gate has seen. These are the lookups of a failed compile, and of values that Puppet
-      # resolved while applying.
+      # Reports the lookups that the run has not reported at its gate. Such lookups come from a failed compile, or
+      # from values that Puppet resolves while it applies the catalog.
       def hand_over
         @client.call('asked', asked) unless facts.nil? || @handed == keys.keys
       rescue NoAnswer => e
@@ -165,10 +166,10 @@ module PuppetX
             timeout: order.lock_timeout + GRACE)['released'] == true
       end
 
-      # @param wanted [Hash] the value that the resource publishes, or that it withdraws the value; a local run tells the
-      #   server if this differs from what is published
-      # @return [Answer, nil] what this node published last under a key, not a read of the record; nil in a local run, which
-      #   publishes nothing
+      # @param wanted [Hash] the value that the resource publishes, or the wish to withdraw the value; the agent needs it in
+      #   a local run, to tell the server if it differs from the published value
+      # @return [Answer, nil] the value that this node published last under a key, which does not count as a read; nil in a
+      #   local run, because a local run publishes nothing
       def published(key, wanted)
         response = ask('published', { 'key' => key, **wanted })
         answer(response, 'published') unless response['local'] == true
@@ -178,7 +179,7 @@ module PuppetX
         ask('publish', { 'key' => key, 'value' => value })
       end
 
-      # @param targets [Array<String>] for whom it is sealed: group:NAME, node:NAME
+      # @param targets [Array<String>] the targets of the secret: group:NAME, node:NAME
       # @return [Symbol, nil] :present, :outdated or :absent; nil in a local run, which publishes nothing
       def published_secret(key, value, targets)
         response = ask('published', { 'key' => key, 'value' => value, 'sensitive' => true, 'for' => targets })
@@ -206,7 +207,7 @@ module PuppetX
       # Describes a catalog without showing it.
       def description(catalog)
         digest = { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size }
-        return digest if order.agent? # the content of what it names is the Puppet Server's
+        return digest if order.agent? # the content of the named files is on the Puppet Server
 
         leaves = Leaves.new(catalog)
         content = Content.new(Puppet.lookup(:current_environment))
@@ -214,7 +215,8 @@ module PuppetX
           'sources' => content.sources(leaves.sources, leaves.texts), 'lib' => acting(content.lib, catalog), 'deferred' => leaves.deferred? }
       end
 
-      # Adds the facts that types and providers read while Puppet applies the catalog to the digest of the modules' code.
+      # Returns a digest of two things: the modules' code, and the facts that types and providers read while Puppet
+      # applies the catalog.
       def acting(lib, catalog)
         read = ActingFacts.new(Puppet.lookup(:current_environment).modulepath, catalog).among(FactsDigest.stable(facts.merge(outside), order.volatile_facts))
         read.empty? || lib.nil? ? lib : Canonical.digest([lib, read])

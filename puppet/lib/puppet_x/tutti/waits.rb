@@ -45,13 +45,14 @@ module PuppetX
         @noted << wait unless @noted.any? { |other| other['query'] == wait['query'] }
       end
 
-      # @return [Array<Hash>] what a compiled catalog waits for
+      # @return [Array<Hash>] the questions for which a compiled catalog waits
       def noted
         @noted.dup
       end
 
-      # @param error [Exception] what ended the compile
-      # @return [Array<Hash>] what it waited for; empty if questions are not why it ended
+      # @param error [Exception] the error that ended the compile
+      # @return [Array<Hash>] the questions for which the compile waited; empty if the compile ended for another
+      #   reason
       def ending(error)
         final = self.class.cause(error)&.wait
         waits = final ? [final] : unanswered_keys(error.message)
@@ -60,7 +61,8 @@ module PuppetX
 
       # Returns the unanswered question that caused an error. Code may have rescued the question's error and
       # raised another error. If the other error does not contain the question's message, the question is not
-      # the cause. @return [Unanswered, nil]
+      # the cause.
+      # @return [Unanswered, nil]
       def self.cause(error)
         inner = error
         inner = inner.cause until inner.nil? || inner.is_a?(Unanswered)
@@ -76,7 +78,7 @@ module PuppetX
 
         keys.map { |key| Waits.wait('hiera', key, @run.keys.position(key)) }
       rescue Puppet::DataBinding::LookupError
-        [] # what the error names is no key
+        [] # the error does not name a valid key
       end
 
       def named(message)

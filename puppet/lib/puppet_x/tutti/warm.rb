@@ -71,7 +71,7 @@ module PuppetX
         forget
         @ahead = Ahead.new(dir) { |out| child('facts') { FactsAhead.collect(dir, @preload, out) } }
       rescue SystemCallError
-        nil # a full disk; there are none, then
+        nil # if the disk is full, there is no collection
       end
 
       # Ends the collection, because nobody needs its facts any more.
@@ -125,7 +125,7 @@ module PuppetX
         leave
       end
 
-      # Without an agent. Current runs continue, but nobody will use the facts.
+      # Ends the parent after the agent has gone. Current runs continue, but nobody will use the facts.
       def leave
         forget
         exit

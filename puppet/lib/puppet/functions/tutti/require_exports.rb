@@ -9,7 +9,7 @@ require 'puppet_x/tutti/run'
 Puppet::Functions.create_function(:'tutti::require_exports', Puppet::Functions::InternalFunction) do
   # @param type the resource type, as a word or by its name
   # @param at_least how many exports of other nodes are enough
-  # @param block what to evaluate then
+  # @param block the block to evaluate
   # @return what the block returns; undef if it was left out
   # @example
   #   tutti::require_exports(Ring_object_device, 3) || {

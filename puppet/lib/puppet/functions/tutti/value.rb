@@ -6,7 +6,7 @@ require 'puppet_x/tutti/run'
 # changes, this node runs again. A secret is Sensitive.
 Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFunction) do
   # @param key the path of the value
-  # @return the value; without one the compile ends, and the run's outcome is `waiting`
+  # @return the value; if there is no value, the compile ends, and the run's outcome is `waiting`
   # @example
   #   $rings = tutti::value('swift/rings/object')
   dispatch :required do
@@ -15,7 +15,7 @@ Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFu
   end
 
   # @param key the path of the value
-  # @param default what to take while nobody has published the value
+  # @param default the result while nobody has published the value
   # @return the value or the default
   # @example
   #   $rings = tutti::value('swift/rings/object', undef)

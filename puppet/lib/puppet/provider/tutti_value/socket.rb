@@ -31,7 +31,7 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
 
   private
 
-  # @return [Symbol, nil] nil in a local run
+  # @return [Symbol, nil] :present, :outdated or :absent; nil in a local run
   def published
     answer = run.published(resource[:key], resource[:ensure] == :absent ? { 'withdraw' => true } : { 'value' => desired })
     return nil if answer.nil?
