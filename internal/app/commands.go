@@ -86,7 +86,7 @@ func renewOperator(c cli.Connection) error {
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
 	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
-		// after the files are read, because reading them may take long
+		// ask the server only now, because reading the files may have taken long
 		signer, err := operator.NewSigner(ctx, s, c.OperatorDir)
 		if err != nil {
 			return tutti.SignedCode{}, err

@@ -74,7 +74,8 @@ func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
 }
 
 // Entries yields the entries of a stored segment. The first entry also has the link of the entry before
-// it. Entries stops at the first error. Entries returns CodeDamaged if `seg` describes other entries.
+// it. Entries stops at the first error. Entries returns CodeDamaged if the stored entries are not the ones
+// that `seg` describes.
 func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[api.AuditEntry, error] {
 	return func(yield func(api.AuditEntry, error) bool) {
 		err := read(seg, stored, func(e api.AuditEntry) bool { return yield(e, nil) })
