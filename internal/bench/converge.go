@@ -273,7 +273,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	return nil
 }
 
-// The method `first` lets each node run for the first time. It runs one role after the other.
+// The method `first` lets each node run for the first time. The roles run one after the other.
 func (f *convergeFleet) first(ctx context.Context) error {
 	for role := range convergeRoles {
 		job, err := f.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})
@@ -290,7 +290,7 @@ func (f *convergeFleet) first(ctx context.Context) error {
 	return nil
 }
 
-// The method `claims` waits until nodes have claimed the given number of runs more.
+// The method `claims` waits until nodes have claimed `count` more runs.
 func (f *convergeFleet) claims(ctx context.Context, count int) error {
 	for range count {
 		select {

@@ -51,9 +51,9 @@ plans:
   ask: {steps: [{run: evil}]}
 `
 
-// measureHostile measures two times: of an honest node's claim, and of an operator's write. It
-// measures both without and with four hostile nodes. The hostile nodes send questions without a
-// pause, but stay within all bounds.
+// measureHostile measures how long an honest node's claim takes, and how long an operator's
+// write takes. It measures both without and with four hostile nodes. The hostile nodes send
+// questions without a pause, but stay within all bounds.
 func measureHostile(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-hostile-")
 	if err != nil {
