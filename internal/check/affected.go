@@ -49,7 +49,7 @@ func (c *change) touches(paths ...string) bool {
 var program = []string{"cmd", "internal", "puppet", "deploy", "go.mod", "go.sum"}
 
 // The map `areas` contains, for each area of tests on hosts, the files that these tests use. If
-// such a file, a file of e2e or the lab has changed, the tests of the area run.
+// one of these files or a file of e2e has changed, the tests of the area run.
 var areas = map[string][]string{
 	"fleet":        program,
 	"services":     append([]string{"examples/swift", "examples/web", "examples/compute"}, program...),

@@ -31,7 +31,7 @@ type summaryLine struct {
 	Error        string        `json:"error,omitempty"`
 }
 
-// summarize returns the numbers of a job, for programs.
+// The function `summarize` returns the last line, with the numbers of a job.
 func summarize(j *engine.Job, now time.Time) summaryLine {
 	s := j.Summary(now)
 	return summaryLine{

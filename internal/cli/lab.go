@@ -35,7 +35,7 @@ type Lab struct {
 	Faults LabFaults
 }
 
-// LabView is a lab in the form for people.
+// LabView is the data about a lab that the commands print.
 type LabView struct {
 	Name   string        `json:"name"`
 	Subnet string        `json:"subnet"`
@@ -43,7 +43,7 @@ type LabView struct {
 	Hosts  []LabHostView `json:"hosts"`
 }
 
-// LabHostView is a host of a lab in the form for people.
+// LabHostView is the data about a host of a lab that the commands print.
 type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
@@ -62,7 +62,7 @@ type LabRun struct {
 	Args     []string
 }
 
-// LabBind makes a path of the outer machine visible at another path in the copy.
+// LabBind makes a file or directory of this machine visible in the copy, at another path.
 type LabBind struct {
 	Source, Destination string
 	ReadOnly            bool
