@@ -103,7 +103,7 @@ func askAll(cmd *cobra.Command, server api.Remotes, in api.NodesQuestion) ([]api
 }
 
 // The method `exit` prints the nodes that did not do the action, each with the reason. If there are such nodes,
-// the returned exit code is not 0.
+// the method returns an exit code other than 0.
 func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {

@@ -116,7 +116,7 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
-		job = cmp.Or(job, p.id) // an empty `job` means the latest job; there may be a later job now, so keep to the job from before
+		job = cmp.Or(job, p.id) // keep watching the same job, even if there is a later one now
 		p.begin()
 		err := server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			lost = time.Time{}

@@ -14,8 +14,8 @@ import (
 
 const hostile = "a\x1b[2K\rb\u009b2J\u202ec\x7f\td\n"
 
-// TestWhatIsWrittenIsVisible checks that text is made visible, even if two writes each contain
-// a part of a character.
+// TestWhatIsWrittenIsVisible checks that text is made visible, even if a character is split
+// between two writes.
 func TestWhatIsWrittenIsVisible(t *testing.T) {
 	const want = `a\u001b[2K\u000db\u009b2J\u202ec\u007f` + "\td\n"
 	if _, is := NewRoot(Deps{}).OutOrStdout().(*visibleWriter); !is {
