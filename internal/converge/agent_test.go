@@ -114,7 +114,8 @@ func (s *sim) compile(id tutti.RunID) {
 	s.memory[r.Run] = p
 }
 
-// The method `asks` asks the questions of a manifest. It returns them with the answers that the node gets now.
+// The method `asks` asks the questions of a manifest. The result contains the questions and the answers that the
+// node gets now.
 func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Questions{}}
 	ask := func(q tutti.Query) data.Answer {

@@ -23,7 +23,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	broken := func(reads ...string) *manifest { return breaks(tutti.BecauseResources, reads...) }
 	cases := map[string]struct {
 		reason string
-		nodes  map[tutti.NodeName]*manifest // more nodes; the test always has node a, which reads x, and node b, which exports
+		nodes  map[tutti.NodeName]*manifest // more nodes besides a (reads x) and b (exports)
 		change func(*sim)
 		want   string
 	}{

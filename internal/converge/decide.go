@@ -17,7 +17,7 @@ type View struct {
 	Seen    func(tutti.NodeName) time.Time
 	Silence time.Duration // a node that is silent for this long is not connected
 	Has     func(tutti.NodeName) Has
-	Member  func(target string, n tutti.NodeName) bool // reports whether the target contains the node; an empty target contains all nodes
+	Member  func(target string, n tutti.NodeName) bool // whether a target contains the node; an empty target contains all nodes
 	// Unjoined returns nodes, sorted: the fleet file lists them in the target, but they have not joined. An empty
 	// target means the whole fleet. If nobody knows these nodes, Unjoined is nil.
 	Unjoined func(target string) []tutti.NodeName
@@ -83,8 +83,8 @@ const (
 	maxHeld = 50
 )
 
-// The method `connected` reports whether a node is connected, After its start the server has not heard from the
-// nodes yet, so for the time Silence they count as connected.
+// The method `connected` reports whether a node is connected. For the time Silence after its start, the server
+// cannot know this, and counts every node as connected.
 func (v View) connected(n tutti.NodeName) bool {
 	return v.Now.Sub(later(v.Seen(n), v.Since)) < v.Silence
 }
@@ -106,9 +106,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Decide returns the events that the server should append now, in order. Decide does not change the state: until
-// the events are appended, a second call returns the same events, as with engine.State.Decide. The caller gives
-// the new runs their ids.
+// Decide returns the events that the server should append now, in order. Until the server appends the events, each
+// call returns the same events, as with engine.State.Decide. The caller gives the new runs their ids.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
 	if v = s.survey(v); v.Reaction != nil {
@@ -117,7 +116,7 @@ func (s *State) Decide(v View) []tutti.Body {
 		}
 	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
-		if len(out) == 0 { // only the first step with a decision returns events, because its decision may change the decisions of other steps
+		if len(out) == 0 { // one step at a time, because its events change what other steps decide
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
 			out = d.decide()
 		}
@@ -157,7 +156,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // a node without a run is in the phase `applying` if an exclusive job holds it; do not count such a node
+		if seat.phase != applying || seat.run != nil { // applying without a run: an exclusive job holds the node
 			d.phases[seat.phase]++
 		}
 	}

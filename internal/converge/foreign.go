@@ -11,10 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// The method `standing` returns whether a node is good, and if not, what it needs. The answers are those that a run
-// of the job `job` would get; without a job they are the public answers. The node must have the code `code`; if
-// `code` is empty, any code is right. The result depends on Tutti's runs, and on foreign runs after them (ADR
-// 0011).
+// The method `standing` returns whether a node is good, and if not, what it needs. It compares the node's runs with
+// the present code and answers. The argument `code` is the code that the node should have; if `code` is empty, any
+// code is right. With a job, the answers are those that a run of the job would get. Without a job, they are the
+// public answers. Foreign runs count only if they were later than Tutti's runs (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
 	if out.Need != Nothing {
@@ -31,8 +31,8 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 }
 
 // goingOn reports whether a run may be changing its node. Until the run ends, nobody knows in which state it will
-// leave the node. This is also true for a node that an earlier, failed run has changed. A proof changes nothing
-// before its gate.
+// leave the node. Nobody knows either whether it repairs what an earlier, failed run has left. A proof changes
+// nothing before its gate.
 func goingOn(r *engine.Run) bool {
 	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
 }
@@ -47,7 +47,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // if the Puppet Server records compiles, foreign runs make no node good, because their exports are not published
+	if agent && !has.Recorded && len(out.Changed) == 0 { // if compiles are recorded, a foreign run makes no node good: its exports are not published
 		mends = s.mends(node, last, found)
 	}
 	for _, f := range last.Foreign { // the first run in this list that counts decides
@@ -63,7 +63,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		mends = nil // `f` was not before `mends`, so `mends` does not make the node good
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
-			out.Need = Apply // out.Foreign stays false, so the fleet reacts: the node began the run itself, while the server was away and could not react
+			out.Need = Apply // out.Foreign stays false, so the fleet reacts: it could not react when the run began
 		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
@@ -78,14 +78,14 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	return out
 }
 
-// A whole foreign run is a run of the node's daemon that has applied the complete catalog. It makes the node good,
+// A whole foreign run is a run of the node's daemon that has applied a whole new catalog. It makes the node good,
 // whatever happened before. The method `mends` returns the latest such run, or nil. The run must certainly have
 // begun after all known runs of Tutti had ended, and after the last report about the machine and its facts.
 func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // Unwatched: the agent was off, so another run may have been going on at the same time
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // if Unwatched, another run may have been going on at the same time
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -94,7 +94,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 		return nil
 	}
 	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
-	if len(last.Partial) == retain.MaxPartial { // only the latest runs with tags are kept; all older ones ended before the last claimed run began, so compare with that run
+	if len(last.Partial) == retain.MaxPartial { // older runs with tags are not kept, but they had ended when the last claimed run began
 		ours = append(ours, last.Claimed)
 	}
 	facts, back := s.engine.Facts(node), last.SetBack
