@@ -156,7 +156,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // applying without a run: an exclusive job holds the node
+		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, so the node does not count
 			d.phases[seat.phase]++
 		}
 	}

@@ -60,7 +60,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		case !failed && !f.Foreign.Disturbs():
 			continue
 		}
-		mends = nil // `f` was not before `mends`, so `mends` does not make the node good
+		mends = nil // the run `f` was after the run `mends`, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
 			out.Need = Apply // out.Foreign stays false, so the fleet reacts: it could not react when the run began
