@@ -55,8 +55,8 @@ func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *ser
 	}
 }
 
-// run sends acts until ctx ends. After an error, run tries again. If the same error comes again, run does not log it
-// again.
+// The method `run` sends acts until ctx ends. After an error, run tries again. If the same error comes again, run
+// does not log it again.
 func (o auditOut) run(ctx context.Context) {
 	said := ""
 	for {

@@ -367,7 +367,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 			if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
 				t.Fatal(err)
 			}
-			// the node is not connected yet
+			// the node has not connected yet, so it still has its old ticket
 			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) {
 				t.Errorf("what it remembers: %s, %v", now, err)
 			}

@@ -90,7 +90,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// web serves the doors until ctx ends.
+// The method `web` serves the doors until ctx ends.
 func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 	serve := func(d *door, l net.Listener) {
 		serveHTTP(ctx, group, &http.Server{

@@ -115,8 +115,9 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 }
 
-// In this test, two servers were restored from one backup. The clock of the first one was fast when it began
-// its epoch. The command in the error message makes it possible to continue with the second server.
+// In this test, two servers were restored from one backup. When the first server began its epoch, its clock was
+// ahead by a year, so the second server is refused. The error message names a command after which the second server
+// is accepted.
 func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))

@@ -22,7 +22,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// local implements the commands `tutti local …`.
+// The type `local` implements the commands `tutti local …`.
 type local struct{}
 
 // agentGone is how long a command follows a local run while no agent runs.

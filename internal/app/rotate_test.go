@@ -303,8 +303,8 @@ func (s putBack) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return s.Server.TrustKeys(ctx, in)
 }
 
-// TestAServerThatWasPutBackIsToldAgain checks that the operator sends such a server all statements about code keys
-// again, in order.
+// TestAServerThatWasPutBackIsToldAgain checks that the operator sends all statements about code keys again, in
+// order, to a server that was set back.
 func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {

@@ -184,8 +184,8 @@ type runningFile struct {
 	SyncAlways bool   `json:"sync_always"`
 }
 
-// noteRunning writes runningName. The file may be missing if the disk is full.
-// Nothing depends on it.
+// noteRunning writes runningName. The file may be missing if the disk is full. Nothing else depends on
+// the file.
 func (s *Server) noteRunning(bus *embed.Server) {
 	raw, err := json.Marshal(runningFile{Version: Version, SyncAlways: bus.SyncAlways()})
 	if err == nil {

@@ -66,7 +66,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	return err
 }
 
-// guard monitors the connections to the bus.
+// The function `guard` monitors the connections to the bus.
 func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visitors *natsbus.Visitors) {
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {

@@ -6,8 +6,8 @@
 //	blobs/HEX            the content that they need
 //	end.json             the digest of all that is before it
 //
-// in that order. An archive without a fitting end is invalid, because it was cut off or
-// changed. Read verifies everything in the archive.
+// in that order. If end.json is missing or does not fit, the archive was cut off or changed, and is invalid. Read
+// verifies everything in the archive.
 package archive
 
 import (
@@ -152,8 +152,7 @@ func (w *Writer) Close() (End, error) {
 	return w.end, err
 }
 
-// Handler gets the contents of an archive in their order. Read skips contents for which
-// the function is nil.
+// Handler gets the contents of an archive in their order. If one of the functions is nil, Read skips its contents.
 type Handler struct {
 	File  func(name string, content []byte) error
 	Entry func(tutti.Entry) error

@@ -28,10 +28,9 @@ type line struct {
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
-// Segment encodes and verifies entries. The parameter `before` is the link of the last entry before
-// these entries. The Blob of the result is the digest of the returned bytes, which the caller must
-// store. Segment returns CodeInvalid if there are no entries, and CodeDamaged if the entries do not
-// fit together.
+// Segment encodes and verifies entries. The parameter `before` is the link of the last entry before these
+// entries. The caller must store the returned bytes. Their digest is in the field Blob of the result.
+// Segment returns CodeInvalid if there are no entries, and CodeDamaged if the entries do not fit together.
 func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
 	var chain Chain
 	seg := tutti.AuditSegment{Before: before}

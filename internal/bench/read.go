@@ -179,7 +179,7 @@ func readAll(ctx context.Context, s *server.Server, nodes int) (looks int, err e
 	return looks, nil
 }
 
-// compute fills and sorts maps until ctx ends.
+// The function `compute` fills and sorts maps until ctx ends.
 func compute(ctx context.Context) (times int, err error) {
 	for ; ctx.Err() == nil; times++ {
 		names := map[string]int{}

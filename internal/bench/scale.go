@@ -30,7 +30,7 @@ const (
 
 // measureScale measures one server with many nodes. The nodes are agents in this process with a
 // fake Puppet that sleeps. The server is a separate process on the same cores. If possible, the
-// agents' directories are in memory, because a thousand real nodes have a thousand disks.
+// agents' directories are in memory, because real nodes would not all write to one disk.
 func measureScale(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, (*scaleMeasure).run)
 }

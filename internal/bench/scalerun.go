@@ -128,7 +128,7 @@ func (r *simulated) Kill(context.Context) error { return errors.New("this run ha
 
 var errStopped = errors.New("stopped at the gate")
 
-// execute plays the phases of a Puppet: compile, gate, apply, report.
+// The method `execute` plays the phases of a Puppet: compile, gate, apply, report.
 func (r *simulated) execute(dir string) error {
 	conn, err := net.Dial("unix", r.spec.Socket) //nolint:noctx // a socket of this process
 	if err != nil {

@@ -51,7 +51,7 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 const swiftLab = "examples/swift/lab.yaml"
 
 // onSwift calls a function with a new fleet on the hosts of the Swift example, and with a
-// directory. Both are removed afterwards.
+// directory. Afterwards the fleet and the directory are removed.
 func onSwift(ctx context.Context, name string, o options, do func(f *stage.LabFleet, dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {

@@ -1,8 +1,8 @@
 // Command check runs the tests of this repository and shows how long each test took.
 //
 //	check                 what CI runs, in two lanes that use one core each
-//	check -base REV       of it, what the changes since that commit touch
-//	check -only go,specs8 of it, these stages
+//	check -base REV       only the tests that the changes since that commit affect
+//	check -only go,specs8 only these stages
 //	check -deep PART      one part of the tests that check does not run; the result goes to docs/deep.md
 //	check -deep list      the parts
 //

@@ -181,7 +181,8 @@ func readAuditHead(file string) (*auditHead, error) {
 	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s was not written by tutti audit verify; if you know why, remove it", file)
 }
 
-// remember writes the head to a file, and returns false if there is no operator's directory.
+// The function `remember` writes the head to a file, and returns false if there is no
+// operator's directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -268,7 +269,7 @@ func (v *verification) text(remembered bool) string {
 	return b.String()
 }
 
-// thousands formats a number with commas.
+// The function `thousands` formats a number with commas.
 func thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

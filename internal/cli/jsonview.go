@@ -73,5 +73,5 @@ func (v *jsonView) finish(err error) {
 
 func (v *jsonView) close() {}
 
-// seconds converts a duration to seconds with three decimal places.
+// The function `seconds` converts a duration to seconds with three decimal places.
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -26,8 +26,8 @@ type Lab struct {
 	// Exec replaces this process by a command on a host of the named lab. If the lab's name
 	// is empty, there must be only one lab. Exec returns only on an error.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Bases builds the bases that the lab file's hosts need and that do not exist yet.
-	// Bases returns the directories of all these bases.
+	// The hosts of the lab file need bases. Bases builds those that do not exist yet, and
+	// returns the directories of all of them.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a temporary copy of a base.
 	Run func(ctx context.Context, run LabRun) error

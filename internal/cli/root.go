@@ -78,7 +78,7 @@ type Deps struct {
 	RotateBox func(ctx context.Context, dir string) error
 	// Sealer seals secrets.
 	Sealer Sealer
-	// CheckPolicy returns the lines in a node's policy whose effect is not what it seems to be.
+	// CheckPolicy returns the lines in a node's policy that do not have the effect that a reader expects.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
 	// Demo boots a fleet, deploys an example on it and shows it.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error

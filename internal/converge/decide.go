@@ -56,7 +56,7 @@ type Has struct {
 	// MayRead reports whether a grant lets the node read a value. If MayRead is nil, the
 	// node may read all values.
 	MayRead func(key string) bool
-	// Recorded is true if the node's Puppet Server also reports what a compile read.
+	// Recorded is true if the node's Puppet Server reports to Tutti what each compile has read.
 	Recorded bool
 	// TellsFacts is true if the node reports its facts after each run.
 	TellsFacts bool

@@ -214,8 +214,8 @@ func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	}
 }
 
-// TestAFailedForeignRunHoldsNobodyBack: if a node needs a run of ours anyway, the node
-// gets this run.
+// TestAFailedForeignRunHoldsNobodyBack: a foreign run on a node has failed. If the node needs a run
+// of ours anyway, it gets this run.
 func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
