@@ -152,7 +152,8 @@ func (w *Writer) Close() (End, error) {
 	return w.end, err
 }
 
-// Handler gets the contents of an archive in their order. If one of the functions is nil, Read skips its contents.
+// Handler gets the contents of an archive in their order. If one of the functions is nil, Read skips the contents that
+// this function would get.
 type Handler struct {
 	File  func(name string, content []byte) error
 	Entry func(tutti.Entry) error

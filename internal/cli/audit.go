@@ -117,7 +117,7 @@ type verified struct {
 	Last    uint64       `json:"last"`
 	Before  tutti.Digest `json:"before,omitempty"` // link before the first entry
 	Head    tutti.Digest `json:"head"`
-	Known   *auditHead   `json:"contains,omitempty"` // the head that the operator's directory had stored; nil if the log does not contain it
+	Known   *auditHead   `json:"contains,omitempty"` // the stored head; nil if the log does not contain it
 }
 
 func newAuditVerifyCommand(o *options) *cobra.Command {

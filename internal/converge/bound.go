@@ -38,8 +38,7 @@ type reactions struct {
 
 // The server calls noteReaction for each run that has passed its gate. If the server began the run's job by
 // itself, noteReaction stores the run as a reaction to each of the changed questions. It ignores changes by
-// an operator, because a person may change a value as often as they like. It also ignores changes that come
-// from the removal of a node.
+// an operator, because a person may change a value as often as they like.
 func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	j := s.engine.Jobs[r.Job]
 	if j == nil || !reaction(j.Plan) {
