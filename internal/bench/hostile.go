@@ -30,8 +30,8 @@ const (
 	hostileNodes   = 4
 	hostileCalls   = 16 // hostileCalls is the number of concurrent calls of one node, as many as the bus allows.
 	hostileExports = 5000
-	hostileTerms   = 900 // terms in a hostile question; its 4.5 million comparisons are just below the limit
-	hostileRounds  = 5   // each round measures twice: without the hostile nodes, then with them
+	hostileTerms   = 900 // terms of a question. These terms cause 4.5 million comparisons, a little less than the limit.
+	hostileRounds  = 5   // each round measures without and then with the hostile nodes
 	hostileProbes  = 60  // in a round
 	hostileEvery   = 10 * time.Millisecond
 	hostileFactor  = 5
@@ -51,9 +51,9 @@ plans:
   ask: {steps: [{run: evil}]}
 `
 
-// measureHostile measures how long an honest node's claim takes, and how long an operator's
-// write takes. It measures both without and with four hostile nodes. The hostile nodes send
-// questions without a pause, but stay within all bounds.
+// measureHostile measures how long an honest node's claim and an operator's write take, without and
+// with four hostile nodes. The hostile nodes send questions without a pause, but stay within all
+// bounds.
 func measureHostile(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-hostile-")
 	if err != nil {
@@ -125,13 +125,13 @@ func (l *latencies) probe(ctx context.Context, s *serverProcess, honest *natsbus
 	return nil
 }
 
-// The type `hostile` is the fleet with the hostile nodes.
+// hostile is the fleet with the hostile nodes.
 type hostile struct {
 	server *serverProcess
 	dir    string
 }
 
-// The method `prepare` lets one node export resources, and gives each hostile node a run.
+// prepare lets one node export resources, and gives each hostile node a run.
 func (h *hostile) prepare(ctx context.Context) error {
 	code := filepath.Join(h.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
@@ -220,7 +220,7 @@ func say(ctx context.Context, conn *natsbus.Conn, op string, in any) error {
 	return err
 }
 
-// The function `joined` creates a node and connects it.
+// joined creates a node and connects it.
 func joined(ctx context.Context, s *serverProcess, dir string, name tutti.NodeName) (*natsbus.Conn, error) {
 	token, err := s.CreateToken(ctx, api.CreateToken{Name: string(name), TTL: time.Hour})
 	if err != nil {
@@ -233,7 +233,7 @@ func joined(ctx context.Context, s *serverProcess, dir string, name tutti.NodeNa
 	return connected(ctx, state)
 }
 
-// The function `connected` connects a node that has joined.
+// connected connects a node that has joined.
 func connected(ctx context.Context, state string) (*natsbus.Conn, error) {
 	node, err := identity.LoadNode(filepath.Join(state, "identity"))
 	if err != nil {
@@ -265,9 +265,8 @@ func connected(ctx context.Context, state string) (*natsbus.Conn, error) {
 	return conn, nil
 }
 
-// The method `attack` starts the hostile nodes in a separate process with the lowest priority,
-// because their own work should not slow the measured requests. The method returns after the
-// nodes have begun.
+// attack starts the hostile nodes in a separate process with the lowest priority, because only the
+// server's work should be measured. The method returns after the nodes have begun.
 func (h *hostile) attack() (stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -296,8 +295,8 @@ func (h *hostile) attack() (stop func() error, err error) {
 	return stop, nil
 }
 
-// attackFrom is the main function of the process with the hostile nodes. Each node sends as
-// many questions as it may, until the process is killed.
+// attackFrom is the process of the hostile nodes. Each node sends as many questions as it may,
+// until the process is killed.
 func attackFrom(ctx context.Context, dir string) error {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, hostileNice); err != nil {
 		return err
@@ -321,7 +320,7 @@ func attackFrom(ctx context.Context, dir string) error {
 		for range hostileCalls {
 			group.Go(func() error {
 				for ctx.Err() == nil {
-					_ = say(ctx, conn, wire.OpAsk, wire.Question{Run: tutti.RunID(run), Query: costly}) // the server may refuse the question
+					_ = say(ctx, conn, wire.OpAsk, wire.Question{Run: tutti.RunID(run), Query: costly}) // it may be refused
 				}
 				return nil
 			})
