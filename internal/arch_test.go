@@ -38,12 +38,12 @@ const (
 	readers  = "readers"           // pure; use the fold to answer requests, without the writer
 	parts    = "parts"             // parts of the server, each with one subject; they do not use the writer
 	scribe   = "the writer"        // writer of the log; knows transactions, but neither nodes nor operators
-	shared   = "the server's core" // the packages that handlers of the server share
+	shared   = "the server's core" // packages that both kinds of handlers use
 	handlers = "handlers"          // handlers for operators and for nodes; only the server uses them
 	points   = "kill points"       // where a test may kill a process
 	system   = "system"            // small tools of the operating system
 	sibling  = "siblings"          // adapters
-	room     = "rooms"             // combine adapters for one purpose; the wiring above does not see how
+	room     = "rooms"             // each combines adapters for one purpose; the wiring uses only the result
 	wiring   = "wiring"
 	command  = "commands"
 	support  = "test support" // only tests import it
@@ -76,7 +76,7 @@ var layers = map[string]string{
 	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
 }
 
-// below contains the layers that each layer may import.
+// The map `below` contains, for each layer, the layers that it may import.
 var below = map[string][]string{
 	words:    {},
 	speech:   {words},
@@ -104,8 +104,7 @@ func pure(layer string) bool {
 	return slices.Contains([]string{words, speech, base, rules, decision, converge, folded, readers}, layer)
 }
 
-// layerOf returns the layer of a package. The result `own` is the package's own directory. The package may import
-// everything below this directory.
+// layerOf returns the layer of a package. The package may import everything below the directory `own`.
 func layerOf(dir string) (layer, own string) {
 	first, rest, _ := strings.Cut(dir, "/")
 	switch {
@@ -214,7 +213,7 @@ func checkImports(s source) []string {
 		found = append(found, fmt.Sprintf("%s: %s imports %s: ", s.line(spec), s.dir, spec.Path.Value)+fmt.Sprintf(why, args...))
 	}
 	for _, spec := range s.file.Imports {
-		imported, _ := strconv.Unquote(spec.Path.Value) // the parser has accepted it
+		imported, _ := strconv.Unquote(spec.Path.Value) // no error is possible, because the parser has accepted the import
 		if imported != module && !strings.HasPrefix(imported, module+"/") {
 			if layer == words && strings.Contains(strings.Split(imported, "/")[0], ".") {
 				refuse(spec, "the root package imports the standard library only")
@@ -235,7 +234,7 @@ func checkImports(s source) []string {
 		case theirs == own, layer == command && dir == "internal/cli":
 		case layer == to && layer != support:
 			refuse(spec, "%s are strangers to each other", layer)
-		case to == "": // the check of that package reports this
+		case to == "": // the imported package is in no layer; the check of that package reports this
 		case !slices.Contains(below[layer], to):
 			refuse(spec, "%s must not import %s", layer, to)
 		}
@@ -243,11 +242,10 @@ func checkImports(s source) []string {
 	return found
 }
 
-// impure are the packages that give access to the outside world. A trailing slash means
-// all packages below.
+// The packages in `impure` give access to the outside world. A slash at the end means all packages below this path.
 var impure = []string{"os", "os/", "net", "net/", "syscall", "log", "log/", "math/rand", "math/rand/", "crypto/rand", "database/", "io/ioutil"}
 
-// harmless are packages that only parse text, although they are below impure packages.
+// The packages in `harmless` are below impure packages, but only parse text.
 var harmless = []string{"net/url", "net/netip"}
 
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
@@ -261,7 +259,7 @@ func checkPurity(s source) []string {
 	refuse := func(n ast.Node, what string) {
 		found = append(found, fmt.Sprintf("%s: %s is pure: %s", s.line(n), s.dir, what))
 	}
-	clock := "" // the name under which this file imports package time
+	clock := "" // the name of package time in this file
 	for _, spec := range s.file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
 		bad := slices.ContainsFunc(impure, func(p string) bool {

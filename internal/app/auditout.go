@@ -55,8 +55,8 @@ func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *ser
 	}
 }
 
-// run sends acts until ctx ends. After an error, run tries again. If the same error comes again, run does not log it
-// again.
+// The method `run` sends acts until ctx ends. After an error, run tries again. If the same error comes again, run
+// does not log it again.
 func (o auditOut) run(ctx context.Context) {
 	said := ""
 	for {
@@ -110,7 +110,7 @@ func (o auditOut) tell(ctx context.Context) error {
 				return err
 			}
 		} else if last.Seq != 0 {
-			return nil // nothing was sent, and reading these events again is cheaper than writing the file
+			return nil // no act was sent; after a restart, reading these events again costs less than writing the file now
 		}
 		last = through
 		raw, err := json.Marshal(last)
@@ -159,7 +159,7 @@ func cutTorn(f *os.File, size int64) error {
 		return err
 	}
 	whole := int64(bytes.LastIndexByte(tail, '\n') + 1)
-	// the last part of the condition means that the file is not ours
+	// no line break within the longest possible line: the file is not a trail, so do not change it
 	if from+whole == size || whole == 0 && from > 0 {
 		return nil
 	}

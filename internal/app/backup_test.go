@@ -23,8 +23,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// trimmed makes the log drop its beginning, as a server does after ten thousand
-// events.
+// The method `trimmed` makes the log drop its beginning, as a server does after ten thousand events.
 func (s stored) trimmed(t *testing.T) {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -51,7 +50,7 @@ func (s stored) trimmed(t *testing.T) {
 	core := server.New(server.Options{Log: serverdir.Witness(log, h, serverdir.OpenContent(s.dir), st.Blobs), Blobs: st.Blobs, Logger: logger, Identity: &serverdir.Identity{Authority: authority, Bus: st.Bus}, SnapshotEvery: 40})
 	ended := make(chan error, 1)
 	go func() { ended <- core.Run(ctx) }()
-	for i := range 100 { // in the end, most of these values are overwritten or unset
+	for i := range 100 { // later writes overwrite or unset most of these values
 		key := fmt.Sprint("shared/trimmed/", i%7)
 		err := core.SetValue(ctx, key, fmt.Appendf(nil, "%d", i))
 		if err == nil && i%5 == 0 {
@@ -84,7 +83,7 @@ func letGo(ctx context.Context, log *natsbus.Log) bool {
 	return false
 }
 
-// known is all information that a server returns to operators.
+// The type `known` contains all information that a server returns to operators.
 type known struct {
 	Values    []api.ValueView
 	Tokens    []api.TokenView
@@ -93,8 +92,8 @@ type known struct {
 	Trail     []api.AuditEntry
 }
 
-// ask runs the server and reads all its information. ask reads the audit trail
-// only up to the given event.
+// The method `ask` runs the server and reads all its information. The method reads the audit trail only up to the
+// given event.
 func (s stored) ask(t *testing.T, upTo uint64) (out known) {
 	t.Helper()
 	s.mustServe(t, func(ctx context.Context, c api.Values) error {

@@ -24,7 +24,7 @@ import (
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
-// rotated is a server whose keys the test rotates, with its first operator.
+// The type `rotated` is a server whose keys the test rotates, with its first operator.
 type rotated struct {
 	dir, bus, https string
 	admin           operator.ConnectOptions
@@ -76,7 +76,7 @@ func (f *rotated) client(t *testing.T) *httpapi.Client {
 	return c
 }
 
-// step runs one step of the rotation. If the server is restarting, step sends the request again.
+// The method `step` runs one step of the rotation. If the server is restarting, step sends the request again.
 func (f *rotated) step(t *testing.T, in api.RotateCA) (api.CARotation, error) {
 	t.Helper()
 	var out api.CARotation
@@ -85,7 +85,7 @@ func (f *rotated) step(t *testing.T, in api.RotateCA) (api.CARotation, error) {
 	return out, err
 }
 
-// served repeats a request until the server answers it.
+// The method `served` repeats a request until the server answers it.
 func (f *rotated) served(t *testing.T, ask func(*httpapi.Client) error) {
 	t.Helper()
 	for end := time.Now().Add(hang); ; {
@@ -96,7 +96,7 @@ func (f *rotated) served(t *testing.T, ask func(*httpapi.Client) error) {
 	}
 }
 
-// breathe is the pause between two checks of another goroutine's work.
+// The function `breathe` waits 20 ms. A test calls it between two looks at the work of another goroutine.
 func breathe(t *testing.T) {
 	t.Helper()
 	select {
@@ -114,7 +114,7 @@ func (f *rotated) must(t *testing.T, step tutti.RotationStep) api.CARotation {
 	return out
 }
 
-// until polls the rotation's status, and returns when the status meets a condition.
+// The method `until` polls the rotation's status, and returns when the status meets a condition.
 func (f *rotated) until(t *testing.T, what string, is func(api.CARotation) bool) api.CARotation {
 	t.Helper()
 	var now api.CARotation
@@ -170,7 +170,7 @@ func (f *rotated) join(t *testing.T, name tutti.NodeName) *joinedNode {
 	return m
 }
 
-// start starts the node's agent. start returns the agent's log.
+// The method `start` starts the node's agent. The method returns the agent's log.
 func (m *joinedNode) start(t *testing.T) *words {
 	t.Helper()
 	said := &words{}
@@ -312,7 +312,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	}
 }
 
-// finished completes a rotation and leaves some nodes without the new keys.
+// The method `finished` completes a rotation. The nodes in `leave` do not get the new keys.
 func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 	t.Helper()
 	f.must(t, tutti.RotationBegin)
@@ -323,9 +323,10 @@ func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 	}
 }
 
-// The server refuses a node that was away for the whole rotation. Server and node both log the reason. The test uses
-// a node that knows only the old CA, and a node that knows both CAs. Joining again repairs this without a restart of
-// the agent. The node keeps its keys and its state.
+// The server refuses a node that was away for the whole rotation. The server names this node in the status of the
+// rotation, and the node logs the reason. The test uses a node that knows only the old CA, and a node that knows both
+// CAs. When the node joins again, the server accepts it without a restart of the agent. The node keeps its keys and
+// its state.
 func TestANodeThatWasLeftBehind(t *testing.T) {
 	t.Parallel() // the test waits for the agent's next attempts to connect
 	for _, tc := range []struct {
@@ -366,7 +367,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 			if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
 				t.Fatal(err)
 			}
-			// the node is not connected yet
+			// the node has not connected yet, so it still has its old ticket
 			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) {
 				t.Errorf("what it remembers: %s, %v", now, err)
 			}

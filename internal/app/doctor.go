@@ -40,7 +40,7 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 		f.Node = collect.Node(ctx, partOf("agent", o.AgentDir, machine.AgentUnit, agentReserve), o.Root)
 	}
 	f.Operator = operatorFacts(ctx, o.Connection)
-	f.Now = now() // after the requests to servers, because these requests take time
+	f.Now = now() // set the time again, because the requests to servers took time
 	return doctor.Examine(f)
 }
 

@@ -31,7 +31,7 @@ func newDoors() doors {
 	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
 }
 
-// open passes operators' requests to a server until ctx ends.
+// The method `open` passes operators' requests to a server until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
@@ -54,7 +54,7 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	d.local.set(local)
 }
 
-// close refuses all requests and answers them with the reason.
+// The method `close` refuses all requests and answers them with the reason.
 func (d *doors) close(why func() error) {
 	d.refused.Store(nil)
 	d.certificate.set(httpapi.NewClosedHandler(why))
@@ -90,7 +90,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// web serves the doors until ctx ends.
+// The method `web` serves the doors until ctx ends.
 func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 	serve := func(d *door, l net.Listener) {
 		serveHTTP(ctx, group, &http.Server{

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// restored restores a backup into a new directory and returns that server.
+// The method `restored` restores a backup into a new directory and returns that server.
 func (s stored) restored(t *testing.T, file string) stored {
 	t.Helper()
 	s.dir = filepath.Join(t.TempDir(), "restored")
@@ -36,7 +36,7 @@ func (s stored) epoch(t *testing.T) uint64 {
 	return e.Epoch.Number
 }
 
-// refused returns the error that an operator gets when the operator's client refuses the server.
+// The method `refused` returns the error that an operator gets when the operator's client refuses the server.
 func (s stored) refused(t *testing.T) string {
 	t.Helper()
 	var said error
@@ -58,9 +58,9 @@ func (s stored) refused(t *testing.T) string {
 	return said.Error()
 }
 
-// A restored server begins a new epoch. Nodes and operators refuse a server whose log went back without a new
-// epoch. Nodes and operators also refuse the second of two servers that were restored from the same backup,
-// until an operator chooses one of them (finding F14).
+// A restored server begins a new epoch. Nodes and operators refuse a server whose log went back without a new epoch.
+// If two servers were restored from the same backup, nodes and operators refuse the second server until an operator
+// chooses it (finding F14).
 func TestAServerThatWentBack(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
@@ -70,7 +70,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 	whole := s.keep(t)
 	s.mustServe(t, writes("shared/lost", 1))
-	// as if an old image of the machine was restored
+	// this does the same as restoring an old image of the machine
 	whole("jetstream", serverdir.HeadFile, serverdir.EpochFile)
 	if says := s.refused(t); !strings.Contains(says, "its log has gone back") {
 		t.Errorf("one write of it is lost: %s", says)
@@ -89,7 +89,8 @@ func TestAServerThatWentBack(t *testing.T) {
 	if says := s.refused(t); !strings.Contains(says, "older than the epoch seen before") {
 		t.Errorf("the old server beside the restored one: %s", says)
 	}
-	// The test restores the same backup again. This time the clock does not advance or goes back.
+	// The test restores the same backup again. The test lowers the epoch of this server, as if the clock had gone
+	// back.
 	two := s.restored(t, file)
 	e, err := serverdir.OpenEpochs(two.dir)
 	if err != nil {
@@ -114,8 +115,9 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 }
 
-// In this test, two servers were restored from one backup. The clock of the first one was fast when it began
-// its epoch. The command in the error message makes it possible to continue with the second server.
+// In this test, two servers were restored from one backup. When the first server began its epoch, its clock was
+// ahead by a year, so the second server is refused. The error message names a command after which the second server
+// is accepted.
 func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))

@@ -2,10 +2,11 @@ package app
 
 import "syscall"
 
-// The server divides the number of files that it may open, so that clients of one port leave enough files for the other
-// port and for the log. On the operators' port, connections that have not finished TLS get a sixteenth, clients without
-// a certificate get a 32nd, and operators get a sixteenth. On the bus, connections that are not authenticated yet get a
-// quarter, and authenticated connections get a half. The log gets the remaining files.
+// The server may open a limited number of files, and each connection needs one. The server divides this number, so that
+// clients of one port leave enough files for the other port and for the log. On the operators' port, 1/16 is for
+// connections that have not finished TLS, 1/32 is for clients without a certificate, and 1/16 is for operators. On the
+// bus, 1/4 is for connections that are not authenticated yet, and 1/2 is for authenticated connections. The remaining
+// files are for the log.
 
 // partOfFiles returns the number of files that this process may open, divided by n. The result is at least 1. The
 // argument `most` is an upper limit for the result.

@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// stored is the data directory of a server, with its first operator.
+// The type `stored` is the data directory of a server, with its first operator.
 type stored struct {
 	dir, operator string
 	socket        string // "-": none
@@ -39,8 +39,8 @@ func initStored(t *testing.T) stored {
 	return s
 }
 
-// serve runs the server while the function `work` runs. serve returns the server's error and its
-// log.
+// The method `serve` runs the server while the function `work` runs. The method returns the
+// server's error and its log.
 func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values) error) (logged string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -59,7 +59,7 @@ func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values)
 	worked := make(chan error, 1)
 	go func() { worked <- work(ctx, client) }()
 	unfinished := <-worked
-	// otherwise the server ends by itself and reports why
+	// if the server is unavailable, it ends by itself and reports the reason
 	if tutti.CodeOf(unfinished) != tutti.CodeUnavailable {
 		stop()
 	}
@@ -69,8 +69,8 @@ func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values)
 	return out.String(), err
 }
 
-// writes returns a function that sets the given number of values. The last value is
-// larger than one message.
+// The function `writes` returns a function that sets the given number of values. The last value
+// is larger than one message.
 func writes(prefix string, count int) func(ctx context.Context, c api.Values) error {
 	return func(ctx context.Context, c api.Values) error {
 		for i := range count {
@@ -95,7 +95,7 @@ func (s stored) mustServe(t *testing.T, work func(ctx context.Context, c api.Val
 	return logged
 }
 
-// block returns the path of the file with the log's records.
+// The method `block` returns the path of the file with the log's records.
 func (s stored) block(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.dir, "jetstream/jetstream/*/streams/TUTTI_LOG/msgs/*.blk"))
@@ -105,8 +105,8 @@ func (s stored) block(t *testing.T) string {
 	return files[0]
 }
 
-// killed removes the file that the bus writes only at a clean end. After a kill this
-// file is missing or old.
+// The method `killed` does the same to the files as a kill of the server. The method removes
+// the file that the bus writes only at a clean end.
 func (s stored) killed(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(filepath.Dir(s.block(t)), "index.db")); err != nil {
@@ -125,7 +125,7 @@ func edit(t *testing.T, file string, change func([]byte) []byte) {
 	}
 }
 
-// forget deletes the operator's record of the server's position. Otherwise the
+// The method `forget` deletes the operator's record of the server's position. Otherwise the
 // operator's client would refuse the server.
 func (s stored) forget(t *testing.T) {
 	t.Helper()
@@ -134,7 +134,8 @@ func (s stored) forget(t *testing.T) {
 	}
 }
 
-// files returns the content of all files below `dir` for which the function `fits` returns true.
+// The function `files` returns the content of all files below `dir` for which the function
+// `fits` returns true.
 func files(t *testing.T, dir string, fits func(path string) bool) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -152,8 +153,8 @@ func files(t *testing.T, dir string, fits func(path string) bool) map[string]str
 	return found
 }
 
-// keep copies the log and the head. The returned function restores the log, or the log and the
-// head.
+// The method `keep` copies the log, the head and the epoch. The returned function restores
+// those of them that its arguments name.
 func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 	t.Helper()
 	old := t.TempDir()
@@ -187,7 +188,8 @@ func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 
 func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 	everything := func(path string) bool { return filepath.Base(path) != "lock" }
-	// all files may change, because the bus writes its files before the server reads the log
+	// no file must stay the same, because the bus writes its files before the server reads the
+	// log
 	noFiles := func(string) bool { return false }
 	logFiles := func(path string) bool {
 		return strings.Contains(path, "TUTTI_LOG") && filepath.Ext(path) == ".blk" || filepath.Base(path) == serverdir.HeadFile

@@ -22,7 +22,7 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// local implements the commands `tutti local …`.
+// The type `local` implements the commands `tutti local …`.
 type local struct{}
 
 // agentGone is how long a command follows a local run while no agent runs.
@@ -107,7 +107,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 	defer follow.Close()
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
-	seen := now() // the last time at which an agent was running
+	seen := now() // the last time at which an agent was seen running
 	for {
 		ended := durable.Exists(filepath.Join(at, "result.json"))
 		if lives, err := follow.Next(); err == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// hang is how long a test waits for an event before the test fails. Even a slow
-// machine does not need so long.
+// A test fails if an event has not come after the time `hang`. Even a slow machine does
+// not need so long.
 const hang = 3 * time.Minute
 
 // memberBus is a bus whose JWTs are valid for a few seconds. memberBus records the

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveBack returns memory to the operating system. This is memory that only the start or a run needed: garbage, and
-// pages that were read from the program's file. An idle agent needs few of these pages again, and then gets them from
-// the page cache. Without giveBack, these pages stay in the agent's memory until another process needs memory.
+// giveBack returns memory to the operating system: garbage, and pages that were read from the program's file. Most of
+// this memory was needed only for the start or for a run. An idle agent needs few of these pages again. It then gets
+// them from the page cache. Without giveBack, these pages stay in the agent's memory until another process needs
+// memory.
 func giveBack() {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
@@ -31,8 +32,8 @@ func giveBack() {
 // mapping is a range of addresses.
 type mapping struct{ begin, end uintptr }
 
-// unwritten returns those mappings of a file that still have the file's content, according to proc_pid_smaps(5).
-// These mappings are not writable, and nobody, for example a linker, has written to them before.
+// The function `unwritten` returns the mappings of a file that still have the file's content. A mapping is returned
+// if it is not writable and has no page that somebody, for example a linker, has written (proc_pid_smaps(5)).
 func unwritten(smaps, file string) []mapping {
 	var out []mapping
 	var at mapping

@@ -30,8 +30,8 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestGiveBack checks that giveBack removes from memory the program's pages that only the
-// start needed. The program must still work after that.
+// TestGiveBack checks that less of the program's file is in memory after giveBack. The
+// program must still work.
 func TestGiveBack(t *testing.T) {
 	before := residentFile(t)
 	giveBack()

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
-// joined makes the state directory of a node, as Join leaves it. joined also
-// returns a token, whose server does not exist.
+// The function `joined` makes the state directory of a node, with the same files as
+// after Join. The function also returns a token of a server that does not exist.
 func joined(t *testing.T) (dir, token string) {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)

@@ -15,9 +15,9 @@ import (
 // callers for the policy.
 const groupsBeside = ".groups"
 
-// allow returns a function that decides according to the policy in a file. This function
-// reads the file at each call, so the agent needs no signal after a change. If the file
-// cannot be read, every action is denied.
+// The function `allow` returns a function that decides according to the policy in a file.
+// This function reads the file at each call, so the agent needs no signal after a change.
+// If the file cannot be read, every action is denied.
 func allow(file string, local puppet.Local) func(policy.Question) (bool, string) {
 	shipped, badShipped := policy.ParseActions("the shipped policy", policy.Shipped, "", "")
 	return func(q policy.Question) (bool, string) {
@@ -46,8 +46,8 @@ func readPolicy(file string) (*policy.Actions, error) {
 	return policy.ParseActions(file, string(text), file+groupsBeside, string(groups))
 }
 
-// checkPolicy returns the lines of a policy that do not have the effect that they seem to
-// have.
+// checkPolicy returns the lines of a policy whose effect differs from what a reader
+// expects.
 func checkPolicy(file string) ([]cli.PolicyFinding, error) {
 	p, err := readPolicy(file)
 	if err != nil {

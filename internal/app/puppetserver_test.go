@@ -58,8 +58,8 @@ func TestCopyModule(t *testing.T) {
 	}
 }
 
-// The module connects to the agent's socket. No systemd unit of ours removes the
-// socket's directory when it stops.
+// The module connects to the agent's socket. None of our systemd units removes the socket's directory when
+// the unit stops.
 func TestTheCompileSocketsDirectoryStays(t *testing.T) {
 	raw, err := fs.ReadFile(puppetmodule.FS(), "lib/puppet_x/tutti/compiles.rb")
 	if err != nil {

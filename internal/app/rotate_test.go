@@ -67,7 +67,7 @@ func (p *pusher) rotate(in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	return operator.RotateCodeKey(p.t.Context(), p.server, p.conn, in)
 }
 
-// there polls the server until the given number of nodes trust the keys that sign now.
+// The method `there` polls the server until the given number of nodes trust the keys that sign now.
 func (p *pusher) there(nodes int) cli.CodeKeyRotation {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
@@ -90,7 +90,7 @@ func (p *pusher) there(nodes int) cli.CodeKeyRotation {
 	}
 }
 
-// trusted returns the code keys that a node has stored on its disk.
+// The function `trusted` returns the code keys that a node has stored on its disk.
 func trusted(t *testing.T, dir string) identity.Trust {
 	t.Helper()
 	m, err := identity.LoadMembership(machine.IdentityDir(dir))
@@ -125,7 +125,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 		t.Fatalf("rotation %+v, %v, want that two keys sign", out, err)
 	}
 	_, err = p.rotate(cli.RotateCodeKey{Finish: true, Leave: []tutti.NodeName{"here"}})
-	// the code may already be on the server
+	// CodeInvalid: the node `here` trusts both keys already, so it cannot be left behind
 	if tutti.CodeOf(err) != tutti.CodeConflict && tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("finished without a node: %v", err)
 	}
@@ -138,7 +138,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	if _, err := p.rotate(cli.RotateCodeKey{Finish: true}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "away (not connected)") {
 		t.Errorf("a node that was away is left behind without a word: %v", err)
 	}
-	if err := p.push("production", "two"); err != nil { // while two keys sign
+	if err := p.push("production", "two"); err != nil { // at this time two keys sign
 		t.Fatal(err)
 	}
 	out, err = p.rotate(cli.RotateCodeKey{Finish: true, Leave: []tutti.NodeName{"away"}})
@@ -180,7 +180,7 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	}
 }
 
-// private changes the mode of the files in a copied directory, so that only their owner can read them.
+// The method `private` changes the mode of the files in a copied directory, so that only their owner can read them.
 func (p *pusher) private() {
 	p.t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.conn.OperatorDir, "*"))
@@ -194,7 +194,7 @@ func (p *pusher) private() {
 	}
 }
 
-// become replaces the code-signing key in the operator's directory.
+// The method `become` replaces the code-signing key in the operator's directory.
 func (p *pusher) become(key ed25519.PrivateKey) {
 	p.t.Helper()
 	p.private()
@@ -208,8 +208,8 @@ func (p *pusher) become(key ed25519.PrivateKey) {
 	}
 }
 
-// cut is a server whose connection breaks at the nth call that changes something. The connection breaks either
-// before the call arrives or after the call is done.
+// The type `cut` is a server that counts the calls that change something. The connection breaks at the call with the
+// number `at`: before the call arrives, or, if `after` is set, after the call is done.
 type cut struct {
 	cli.Server
 	at    int
@@ -303,8 +303,8 @@ func (s putBack) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return s.Server.TrustKeys(ctx, in)
 }
 
-// TestAServerThatWasPutBackIsToldAgain checks that the operator sends such a server all statements about code keys
-// again, in order.
+// TestAServerThatWasPutBackIsToldAgain checks that the operator sends all statements about code keys again, in
+// order, to a server that was set back.
 func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -323,7 +323,8 @@ func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	}
 }
 
-// first is a server on which another operator changes the code keys just before each change by the tested operator.
+// The type `first` is a server on which another operator is faster. That operator changes the code keys just before
+// each change by the tested operator.
 type first struct {
 	cli.Server
 	other func()
@@ -334,8 +335,8 @@ func (s first) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return s.Server.TrustKeys(ctx, in)
 }
 
-// TestTwoRotationsAtOnce checks two operators who begin a rotation at the same time. The second operator has begun
-// nothing, and can push with the key that still signs.
+// TestTwoRotationsAtOnce checks two operators who begin a rotation at the same time. The server refuses the second
+// operator's rotation. This operator can still push with the present key.
 func TestTwoRotationsAtOnce(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {

@@ -29,10 +29,10 @@ var errRotated = errors.New("the server's keys were rotated")
 // lookForRoom is how often the server checks whether the full disk has room again.
 const lookForRoom = time.Second
 
-// Run runs the server until ctx ends or a part of the server fails. Run returns after all parts
-// have ended. Run closes what NewServer has opened. A full disk ends the bus and the
-// writer, but the process goes on. While the disk is full, operators get this reason as an answer. When
-// the disk has room again, Run starts bus and writer again.
+// Run runs the server until ctx ends or a part of the server fails. Run returns after all parts have
+// ended. Run closes what NewServer has opened. A full disk ends the bus and the writer, but the process
+// goes on. While the disk is full, operators get an error that says so. When the disk has room again,
+// Run starts bus and writer again.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)
@@ -45,8 +45,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// rounds starts bus, log and writer again each time after a full disk has ended
-// them.
+// The method `rounds` starts bus, log and writer again each time after a full disk has ended them.
 func (s *Server) rounds(ctx context.Context) error {
 	for {
 		for s.reserve.Exhausted() != nil {
@@ -79,9 +78,9 @@ func (s *Server) rounds(ctx context.Context) error {
 	}
 }
 
-// diskEnded reports whether a full disk is the reason why a round has ended. On a
-// nearly full disk, the bus may lose a batch without an error message. Damage stays
-// an error.
+// diskEnded reports whether a full disk is the reason why a round has ended. On a nearly full disk, the
+// bus may lose a batch without an error message. The round then ends with CodeUnavailable. Other errors
+// on a nearly full disk, such as damage, have other reasons.
 func (s *Server) diskEnded(err error) bool {
 	return space.Full(err) || s.reserve.Exhausted() != nil || s.reserve.Check() != nil && tutti.CodeOf(err) == tutti.CodeUnavailable
 }
@@ -95,7 +94,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// full returns the reason why the server does not serve.
+// The method `full` returns an error that says why the server does not serve.
 func (s *Server) full() error {
 	if err := s.reserve.Check(); err != nil {
 		return err
@@ -103,7 +102,7 @@ func (s *Server) full() error {
 	return tutti.Errorf(tutti.CodeUnavailable, "the server's disk was full (%s), and the server is restarting", s.opts.Dir)
 }
 
-// round keeps bus, log and writer running until ctx ends or one of the three fails.
+// The method `round` keeps bus, log and writer running until ctx ends or one of the three fails.
 func (s *Server) round(ctx context.Context) error {
 	busDir := filepath.Join(s.opts.Dir, "jetstream")
 	if err := s.head.InFiles(busDir); err != nil {
@@ -185,8 +184,8 @@ type runningFile struct {
 	SyncAlways bool   `json:"sync_always"`
 }
 
-// noteRunning writes runningName. The file may be missing if the disk is full.
-// Nothing depends on it.
+// noteRunning writes runningName. The file may be missing if the disk is full. Nothing else depends on
+// the file.
 func (s *Server) noteRunning(bus *embed.Server) {
 	raw, err := json.Marshal(runningFile{Version: Version, SyncAlways: bus.SyncAlways()})
 	if err == nil {

@@ -118,7 +118,7 @@ func (r *runner) Collected(dir string) (agent.FactsNow, error) {
 	return agent.FactsNow{Facts: now.Facts, Changed: now.Changed, Watch: now.Watch, At: now.At, Began: now.Began}, err
 }
 
-// code returns a key for the code with which facts were collected.
+// The function `code` returns a key for the code with which facts were collected.
 func code(o tutti.Order) string {
 	return strings.Join([]string{string(o.Program), o.Environment, string(o.Code)}, " ")
 }

@@ -56,7 +56,7 @@ func onlySecret(t *testing.T, f *servertest.Fleet) api.SecretView {
 	return list[0]
 }
 
-// agreed is a function that confirms every seal.
+// The function `agreed` confirms every seal.
 func agreed(cli.SealedFor) error { return nil }
 
 // TestTheFirstSealAsks checks the question before the first seal. If the operator says no, nothing is sealed, and the
@@ -238,7 +238,7 @@ func TestKeysArePinned(t *testing.T) {
 	wantErr(t, set(), tutti.CodeInvalid, "it is damaged")
 }
 
-// inventive is a server that returns wrong recipients.
+// The type `inventive` is a server that returns wrong recipients.
 type inventive struct {
 	cli.Server
 	nodes []tutti.NodeName

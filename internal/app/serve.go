@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// serve runs the parts of a round. When one part ends, all parts end.
+// The method `serve` runs the parts of a round. When one part ends, all parts end.
 func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error {
 	group, ctx := errgroup.WithContext(ctx)
 	d := denier{ctx: ctx, core: core, group: group}
@@ -66,7 +66,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	return err
 }
 
-// guard monitors the connections to the bus.
+// The function `guard` monitors the connections to the bus.
 func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visitors *natsbus.Visitors) {
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
@@ -77,10 +77,10 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 	})
 }
 
-// denier records refusals in the log. It uses its own goroutines, so callers need not
-// wait.
+// denier records refusals in the log. The denier uses its own goroutines, so callers
+// need not wait.
 type denier struct {
-	ctx   context.Context // the context of the group; the group waits for its goroutines
+	ctx   context.Context // the context of the group, which waits for the denier's goroutines
 	core  *server.Server
 	group *errgroup.Group
 }

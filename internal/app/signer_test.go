@@ -84,7 +84,7 @@ func TestACounterGoesUp(t *testing.T) {
 		}
 	}
 	file := filepath.Join(p.conn.OperatorDir, operator.CountersFile)
-	// as if the server was set back
+	// this number is above the server's counter, as after the server was set back
 	if err := os.WriteFile(file, []byte(`{"production": 40}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// deaf is a server that refuses all signed statements, but stores them.
+// The type `deaf` is a server that acknowledges all signed statements and does nothing with them. The test can read
+// them.
 type deaf struct {
 	cli.Server
 	codes     *[]tutti.CodeSign
@@ -253,7 +254,7 @@ func TestACounterLeaps(t *testing.T) {
 }
 
 // TestARotationAsks checks that the operator must confirm before the new key signs everything that the old key has
-// signed. A thief of the old key may have signed something too.
+// signed. Otherwise the new key would also sign what a thief of the old key has signed.
 func TestARotationAsks(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	for _, environment := range []string{"production", "evil"} {
@@ -386,7 +387,7 @@ func TestWhoWasDistrustedStaysOut(t *testing.T) {
 		if strings.Join(out.Operators, " ") != "ada bob" || len(out.Added) != 1 || !strings.Contains(out.Note, "put back") {
 			t.Errorf("%s: %+v", what, out)
 		}
-		// as if only the deaf server knew the list
+		// remove the list that only the deaf server has got
 		if err := os.Remove(filepath.Join(p.conn.OperatorDir, operator.OperatorsFile)); err != nil {
 			t.Fatal(err)
 		}

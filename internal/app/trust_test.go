@@ -26,7 +26,7 @@ func newCodeKey(t *testing.T) ed25519.PrivateKey {
 	return key
 }
 
-// pinning returns a membership that first trusts a key, and then the keys in a statement.
+// The function `pinning` returns a membership that first trusts a key, and then the keys in a statement.
 func pinning(first ed25519.PrivateKey, last, operators *tutti.Statement) identity.EnrolResponse {
 	return identity.EnrolResponse{Fleet: testFleet, CodeKey: identity.EncodeCodePublicKey(operator.PublicOf(first)), Trust: last, Operators: operators}
 }
@@ -116,7 +116,7 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 	}
 }
 
-// named returns the ids of keys.
+// The function `named` returns the ids of keys.
 func named(keys ...ed25519.PrivateKey) (out []string) {
 	for _, key := range keys {
 		out = append(out, string(identity.KeyID(operator.PublicOf(key))))
@@ -150,7 +150,8 @@ func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 	}
 }
 
-// If an administrator names a code key on the node, the list of operators and the id of the fleet stay the same.
+// An administrator names a code key on the node. If the node trusts this key already, it keeps its list of operators
+// and the id of its fleet.
 func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
 	a, other := newCodeKey(t), newCodeKey(t)
 	list, later := saysOperators(t, testFleet, 3, "ada", a), saysOperators(t, testFleet, 4, "bob", a)
@@ -174,8 +175,8 @@ func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
 	}
 }
 
-// TestJoinAgainAtAnotherFleet checks that a join at another fleet changes nothing on a node until an administrator
-// names the key on the node.
+// TestJoinAgainAtAnotherFleet lets a node join another fleet. The join changes nothing on the node until an
+// administrator names the key of that fleet there.
 func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	server := func() *pusher { return newPusher(t, startServer(t)) }
 	one, two := server(), server()

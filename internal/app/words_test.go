@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// words collects log output.
+// The type `words` collects log output.
 type words struct {
 	mu  sync.Mutex
 	all bytes.Buffer

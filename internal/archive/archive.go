@@ -6,8 +6,8 @@
 //	blobs/HEX            the content that they need
 //	end.json             the digest of all that is before it
 //
-// in that order. An archive without a fitting end is invalid, because it was cut off or
-// changed. Read verifies everything in the archive.
+// in that order. If end.json is missing or does not fit, the archive was cut off or changed, and is invalid. Read
+// verifies everything in the archive.
 package archive
 
 import (
@@ -32,7 +32,7 @@ const (
 	fileHead  = "backup.json"
 	fileEnd   = "end.json"
 	version   = 1
-	logMember = 4 << 20 // bytes of lines in one member
+	logMember = 4 << 20 // a member of log/ gets no more lines after this many bytes
 	maxMember = 2 << 30
 )
 
@@ -42,8 +42,8 @@ type Head struct {
 	Release string    `json:"release"`
 	MadeAt  time.Time `json:"made_at"`
 	Host    string    `json:"host"` // the name by which nodes and operators reach the server
-	// After is the event after which the log begins. After is 0 if the log is complete.
-	// Link is the link of this event.
+	// After is the sequence of the last event that the log has dropped. After is 0 if the log is complete. Link is the
+	// link of that event.
 	After uint64       `json:"after,omitempty"`
 	Link  tutti.Digest `json:"link,omitempty"`
 }
@@ -152,17 +152,17 @@ func (w *Writer) Close() (End, error) {
 	return w.end, err
 }
 
-// Handler gets the contents of an archive in their order. Read skips contents for which
-// the function is nil.
+// Handler gets the contents of an archive in their order. If one of the functions is nil, Read skips the contents that
+// this function would get.
 type Handler struct {
 	File  func(name string, content []byte) error
 	Entry func(tutti.Entry) error
 	Blob  func(content []byte) error
 }
 
-// Read reads an archive to its end and verifies all of it: the digests, the links, and
-// that nothing is missing. Read returns CodeInvalid if the archive is not complete. After an error, the caller must not
-// use the contents that its handler has got.
+// Read reads an archive to its end and verifies all of it: the digests, the links, and that nothing is missing. Read
+// returns CodeInvalid if the archive is not complete. After an error, the caller must not use any content that its
+// handler has got before.
 func Read(from io.Reader, h Handler) (Head, End, error) {
 	r := &reader{Handler: h, sum: sha256.New()}
 	err := r.read(tar.NewReader(from))

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/archive"
 )
 
-// content is a small archive. The archive has two files, three events after event seven
-// with one gap between them, and one blob.
+// The function `content` returns a small archive. The archive has two files, three events
+// after event seven with one gap between them, and one blob.
 func content(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -18,7 +18,7 @@ import (
 
 var begin = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// entries draws a log. The log has gaps where appends were incomplete.
+// The function `entries` draws a log. The log has gaps where appends were incomplete.
 func entries(t *rapid.T) []tutti.Entry {
 	var log []tutti.Entry
 	var link tutti.Digest
@@ -54,8 +54,8 @@ func each(log []tutti.Entry) iter.Seq2[tutti.Entry, error] {
 	}
 }
 
-// trail returns a log as an audit reads it. The first entries come from segments, and the later entries from
-// the log.
+// The function `trail` returns the entries of a log in the form in which an audit reads them. The first
+// entries come from segments, and the later entries from the log.
 func trail(t *rapid.T, log []tutti.Entry) []api.AuditEntry {
 	var out []api.AuditEntry
 	var before tutti.Digest
@@ -130,9 +130,9 @@ func TestATrailIsTheLog(t *testing.T) {
 	})
 }
 
-// TestAnyChangeOfATrailIsFound changes, removes, moves, repeats or inserts one
-// entry. The test does not change the end of the trail, because such a change can only be
-// found by comparing with a known link of the end.
+// TestAnyChangeOfATrailIsFound changes, removes, moves, repeats or inserts one entry. The test ignores
+// a change of the trail's end. Only somebody who knows the link of the last entry can find such a
+// change.
 func TestAnyChangeOfATrailIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := entries(t)
@@ -167,7 +167,7 @@ func TestAnyChangeOfATrailIsFound(t *testing.T) {
 		}
 		c, err := verify(bad)
 		if err == nil && (c.Last != head.Seq || c.Link != head.Link) {
-			return // only a known link of the end shows this change
+			return // only somebody who knows the link of the last entry can find this change
 		}
 		if tutti.CodeOf(err) != tutti.CodeDamaged {
 			t.Fatalf("verified %+v, %v: -good +bad\n%s", c, err, cmp.Diff(good, bad))
@@ -191,7 +191,7 @@ func TestAnyChangeOfASegmentIsFound(t *testing.T) {
 			blob[rapid.IntRange(0, len(blob)-1).Draw(t, "byte")] ^= 1
 		case 1:
 			blob = blob[:rapid.IntRange(0, len(blob)-1).Draw(t, "length")]
-		case 2: // correctly made, but from other entries
+		case 2: // a valid segment, but with other entries
 			var other tutti.AuditSegment
 			blob, other, err = audit.Segment("", each(log[:len(log)-1]))
 			if err != nil {
@@ -237,8 +237,8 @@ func TestSegmentsExpire(t *testing.T) {
 	}
 }
 
-// The trail keeps the content of all events by operators. For the kinds in this test,
-// the trail keeps the content of all events, whoever caused them.
+// The trail keeps the content of every event by an operator. The test lists the kinds of events whose
+// content the trail always keeps, whoever caused the event.
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",

@@ -28,10 +28,9 @@ type line struct {
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
-// Segment encodes and verifies entries. The parameter `before` is the link of the last entry before
-// these entries. The Blob of the result is the digest of the returned bytes, which the caller must
-// store. Segment returns CodeInvalid if there are no entries, and CodeDamaged if the entries do not
-// fit together.
+// Segment encodes and verifies entries. The parameter `before` is the link of the last entry before these
+// entries. The caller must store the returned bytes. Their digest is in the field Blob of the result.
+// Segment returns CodeInvalid if there are no entries, and CodeDamaged if the entries do not fit together.
 func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
 	var chain Chain
 	seg := tutti.AuditSegment{Before: before}
@@ -74,7 +73,8 @@ func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
 }
 
 // Entries yields the entries of a stored segment. The first entry also has the link of the entry before
-// it. Entries stops at the first error. Entries returns CodeDamaged if `seg` describes other entries.
+// it. Entries stops at the first error. Entries returns CodeDamaged if the stored entries are not the ones
+// that `seg` describes.
 func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[api.AuditEntry, error] {
 	return func(yield func(api.AuditEntry, error) bool) {
 		err := read(seg, stored, func(e api.AuditEntry) bool { return yield(e, nil) })

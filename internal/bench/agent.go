@@ -18,7 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// agentRounds is how often each way of running Puppet is measured. The two ways alternate.
+// agentRounds is how often each of the two ways to run Puppet is measured. Runs of the two ways
+// alternate.
 const agentRounds = 15
 
 // agentFleet has one node, which runs with the Puppet Server.
@@ -33,8 +34,8 @@ type agentRun struct {
 	exit    time.Duration // exit is the time from the verdict to the end of the command.
 }
 
-// measureAgent measures `puppet agent -t` by hand on a lab host, and the same run through
-// `tutti run`. The two alternate. Both ways use a Puppet Server and an empty catalog.
+// measureAgent measures `puppet agent -t` by hand on a lab host, and the same run through `tutti
+// run`. Runs of the two ways alternate. Both ways use a Puppet Server and an empty catalog.
 func measureAgent(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
@@ -74,8 +75,8 @@ func measureAgent(ctx context.Context, o options) (figures []figure, err error) 
 	return agentFigures(byHand, through), nil
 }
 
-// startAgentSite starts the Puppet Server and a fleet with the node web-01. Afterwards the node has
-// its certificate and plugins.
+// startAgentSite starts the Puppet Server and a fleet with the node web-01. When it returns, the
+// node has its certificate and plugins.
 func startAgentSite(ctx context.Context, running *lab.Running, binary, dir string) (*stage.LabFleet, error) {
 	server, err := running.Host("puppet")
 	if err != nil {
@@ -110,7 +111,7 @@ func puppetByHand(ctx context.Context, h *lab.Host) (time.Duration, error) {
 	began := time.Now()
 	err := cmd.Run()
 	took := time.Since(began)
-	if err != nil { // with -t, the exit code is also not 0 if something changed
+	if err != nil { // with -t, exit code 2 means that something changed, which must not happen here
 		return 0, fmt.Errorf("puppet agent -t: %w\n%s", err, said.Bytes())
 	}
 	return took, nil

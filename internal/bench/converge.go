@@ -26,29 +26,29 @@ import (
 const (
 	convergeNodes = 10_000
 	convergeRoles = 20
-	// convergeReads is the number of questions of each node. convergeReaders is the number of nodes
-	// that have the same last question.
+	// Each node has convergeReads questions with an answer. The last of these questions is the
+	// same for convergeReaders nodes, and no other node asks it.
 	convergeReads   = 50
 	convergeReaders = 100
 	convergeAbsent  = 1950
 	convergeRounds  = 21
 	unreadRounds    = 200
-	// busyNodes is the number of simulated nodes that claim at the same time. The same number of
-	// nodes can be at their gates.
+	// busyNodes is how many simulated nodes claim at the same time, and also how many nodes are at
+	// their gates at the same time.
 	busyNodes       = 16
 	convergeCompile = time.Second
 )
 
 // measureConverge measures the effects of a change in a fleet of 10,000 nodes with 2,000 questions
-// each. measureConverge uses the server's own code on the real log, in memory and without TLS. In
-// this fleet, each node is only a series of calls of the server's handlers.
+// each. measureConverge uses the server's own code on the real log, in memory and without TLS. The
+// nodes are simulated: the code only calls the server's handlers as nodes would.
 func measureConverge(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("/dev/shm", "tutti-bench-converge-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	made, err := newServerProcess(o, dir) // its data directory only
+	made, err := newServerProcess(o, dir) // only its data directory is needed
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (f *convergeFleet) call(ctx context.Context, i int, op string, in, out any)
 	return json.Unmarshal(reply, out)
 }
 
-// claim claims a run and then compiles for some time.
+// The method `claim` claims a run and then compiles for some time.
 func (f *convergeFleet) claim(ctx context.Context, i int) error {
 	f.busy[i].Lock()
 	defer f.busy[i].Unlock()
@@ -149,8 +149,9 @@ func (f *convergeFleet) claim(ctx context.Context, i int) error {
 	return nil
 }
 
-// apply executes the gate of the node's run, and then the remaining steps of the run. A held run
-// continues when its doorbell rings again.
+// The method `apply` sends the message of the gate for the node's run. If the run may go, the
+// method also sends the other messages of the run. If the server holds the run, the method is
+// called again when the doorbell rings.
 func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	f.busy[i].Lock()
 	defer f.busy[i].Unlock()
@@ -158,7 +159,7 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	q := tutti.Query{Kind: tutti.QueryValue, Key: changing(i)}
 	var answered wire.Answer
 	if err := f.call(ctx, i, wire.OpAsk, wire.Question{Run: run, Query: q}, &answered); err != nil {
-		return nil // the doorbell belongs to an older run, which has already ended
+		return nil // the doorbell was for an older run, which has already ended
 	}
 	role := i % convergeRoles
 	reads := slices.Concat(f.read[role], []tutti.Read{{Query: q, Found: answered.Found, Digest: answered.Digest}})
@@ -175,7 +176,8 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	return f.call(ctx, i, wire.OpResult, result, nil)
 }
 
-// changing returns the key of the value that only convergeReaders nodes read.
+// The function `changing` returns the key of a node's last question. Only convergeReaders nodes
+// read this value.
 func changing(i int) string { return fmt.Sprintf("shared/change/%d", i/convergeReaders) }
 
 func (f *convergeFleet) measure(ctx context.Context) (figures []figure, err error) {
@@ -218,7 +220,7 @@ func (f *convergeFleet) measure(ctx context.Context) (figures []figure, err erro
 		figure{"a change that nobody reads, median", quantile(unread, 0.5), "ms", 1}), nil
 }
 
-// join lets all nodes join and sets the values that they read.
+// The method `join` lets all nodes join and sets the values that they read.
 func (f *convergeFleet) join(ctx context.Context) error {
 	f.numbers = map[tutti.NodeKey]int{}
 	var text strings.Builder
@@ -271,7 +273,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	return nil
 }
 
-// first lets all nodes run once, one role after the other.
+// The method `first` lets each node run for the first time. The roles run one after the other.
 func (f *convergeFleet) first(ctx context.Context) error {
 	for role := range convergeRoles {
 		job, err := f.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})
@@ -288,7 +290,7 @@ func (f *convergeFleet) first(ctx context.Context) error {
 	return nil
 }
 
-// claims returns after the given number of further runs were claimed.
+// The method `claims` waits until nodes have claimed `count` more runs.
 func (f *convergeFleet) claims(ctx context.Context, count int) error {
 	for range count {
 		select {
@@ -320,8 +322,8 @@ func (f *convergeFleet) ended(ctx context.Context, job tutti.JobID, want tutti.V
 	}
 }
 
-// measureIndex measures only the folds: the memory of the index, and the time of one decision when
-// all nodes need a run.
+// measureIndex uses only the folds, without a server. It measures the memory of the index, and the
+// time of one decision when all nodes need a run.
 func measureIndex() []figure {
 	cold := newConvergeFold()
 	cold.startJob()
@@ -371,8 +373,8 @@ func (f *convergeFold) apply(b tutti.Body) {
 	f.converge.Apply(e)
 }
 
-// remember gives every node its reads and a key to publish. The order of the nodes' runs follows
-// from the reads and the keys.
+// The method `remember` gives every node its reads and a key to publish. The order of the nodes'
+// runs follows from the reads and the keys.
 func (f *convergeFold) remember() {
 	for i, name := range f.names {
 		role := i % convergeRoles
@@ -396,7 +398,7 @@ func (f *convergeFold) startJob() {
 	})
 }
 
-// decision returns the time of one decision about all nodes, in milliseconds.
+// The method `decision` returns the time of one decision about all nodes, in milliseconds.
 func (f *convergeFold) decision() float64 {
 	now := time.Now()
 	view := converge.View{

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// figure is one measured number. The goal of a figure is the largest allowed value. A figure
-// without a goal (0) only explains other figures.
+// figure is one measured number. The goal of a figure is the largest allowed value. If the goal is
+// 0, the figure has no goal and only explains other figures.
 type figure struct {
 	name  string
 	value float64
@@ -39,7 +39,7 @@ func (f figure) String() string {
 type options struct {
 	binary  string // the tutti to measure
 	nodes   int    // number of simulated nodes in the fleet
-	behind  bool   // the simulated nodes come from one address
+	behind  bool   // all simulated nodes connect from one address
 	profile string // directory for profiles of the fleet's server and agents
 }
 
@@ -85,7 +85,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"read", measureRead, o.nodes == 0},
 		{"hostile", measureHostile, false},
 		{"scale", measureScale, o.nodes == 0},
-		{"return", measureReturn, only != "return"}, // `scale` also measures the return, during a job
+		{"return", measureReturn, only != "return"}, // runs only if named, because `scale` measures a return, too
 		{"status", measureStatus, o.nodes == 0},
 		{"swift", measureSwift, noLab},
 		{"agent", measureAgent, noLab},

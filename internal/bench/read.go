@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	readRounds = 10                   // the numbers of readers alternate between rounds
+	readRounds = 10                   // each round measures all loads, one after another
 	readWrites = 200                  // in a round
 	readEvery  = 5 * time.Millisecond // one of them
 )
 
-// measureRead measures the delay that readers of a large fleet cause for writers at the same time.
+// measureRead measures how much longer a write takes while somebody reads a large fleet.
 // measureRead also measures the cost of the readers' own fold. The log is real but has no fsync,
 // because the time of an fsync varies by more than the allowed delay.
 func measureRead(ctx context.Context, o options) (figures []figure, err error) {
@@ -49,7 +49,7 @@ func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	past = nil // frees memory, because only the server's memory counts
+	past = nil // free this memory, because only the server's memory is measured
 	err = serveHere(ctx, s.data, noBus{}, func(ctx context.Context, s *server.Server) error {
 		more, err := readBeside(ctx, s, o.nodes)
 		figures = append(figures, more...)
@@ -58,7 +58,8 @@ func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	return figures, err
 }
 
-// fold measures a second fold of events that are already in memory.
+// The method `fold` folds the events again and measures the memory and CPU that this takes. The
+// events are in memory already.
 func (p *pastOf) fold(nodes int) ([]figure, error) {
 	heap := func() float64 {
 		runtime.GC()
@@ -90,7 +91,7 @@ func (p *pastOf) fold(nodes int) ([]figure, error) {
 	}, err
 }
 
-// beside is the load on the machine while writes are timed.
+// The type `beside` is a load on the machine, for example readers, under which writes are timed.
 type beside struct {
 	name string
 	goal float64 // goal is the goal for the delay in milliseconds. goal is 0 if the load has no goal.
@@ -130,7 +131,7 @@ func readBeside(ctx context.Context, s *server.Server, nodes int) ([]figure, err
 	return out, nil
 }
 
-// round measures the times of the writes of one round.
+// The method `round` measures the times of the writes of one round.
 func (b *beside) round(ctx context.Context, s *server.Server) (err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -178,7 +179,7 @@ func readAll(ctx context.Context, s *server.Server, nodes int) (looks int, err e
 	return looks, nil
 }
 
-// compute fills and sorts maps until ctx ends.
+// The function `compute` fills and sorts maps until ctx ends.
 func compute(ctx context.Context) (times int, err error) {
 	for ; ctx.Err() == nil; times++ {
 		names := map[string]int{}

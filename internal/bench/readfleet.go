@@ -12,17 +12,18 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// These are the questions and publications of each node in the fleet that the readers read. The
-// role of a node determines its questions: 1,950 absent hiera keys, ten present hiera keys, and ten
-// values. The nodes of the first role export resources and do not collect. Each of these nodes sets
-// a value.
+// These numbers describe the fleet that the readers read. Each node has a role. A node asks for
+// 1,950 absent hiera keys, ten present hiera keys, and ten values; all nodes of a role ask for the
+// same. The nodes of the first role export resources, and the nodes of all other roles collect
+// them. Each node publishes one value.
 const (
 	readRoles  = 20
 	readAbsent = 1950
 	readKeys   = 10
 )
 
-// pastOf is a log with its blobs. In this log each node of a fleet has joined and run once.
+// pastOf is a log with its blobs. According to this log, each node of a fleet has joined and run
+// once.
 type pastOf struct {
 	events []tutti.Event
 	blobs  [][]byte
@@ -92,7 +93,8 @@ func (p *pastOf) blob(content []byte) tutti.Digest {
 	return tutti.DigestOf(content)
 }
 
-// compiled returns the gate data of the nodes in a role. The caller sets the run.
+// The method `compiled` returns the data that each node of a role sends at its gate. The caller
+// sets the id of the run.
 func (p *pastOf) compiled(role int, exported *data.State) (tutti.RunCompiled, error) {
 	asked := &tutti.Questions{}
 	for i := range readAbsent {
@@ -116,7 +118,7 @@ func (p *pastOf) compiled(role int, exported *data.State) (tutti.RunCompiled, er
 	return tutti.RunCompiled{Asked: p.blob(raw), Absent: asked.Absent, Reads: asked}, err
 }
 
-// run is a run of one node.
+// The method `run` adds the events of one node's run.
 func (p *pastOf) run(i int, code tutti.Digest, of tutti.RunCompiled) error {
 	node := nodeName(i)
 	by, run := "node:"+string(node), tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
@@ -142,7 +144,7 @@ func (p *pastOf) run(i int, code tutti.Digest, of tutti.RunCompiled) error {
 	return nil
 }
 
-// store writes the past into an empty log.
+// The method `store` writes the past into an empty log.
 func (p *pastOf) store(ctx context.Context, log tutti.Log, blobs tutti.Blobs) error {
 	for _, content := range p.blobs {
 		if _, err := blobs.Put(ctx, content); err != nil {

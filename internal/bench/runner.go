@@ -52,7 +52,7 @@ func (r *instantRunner) Refreshes(string) (agent.Refreshes, error) { return agen
 
 func (r *instantRunner) Strangers() ([]string, error) { return nil, nil }
 
-// ended is a process that has already ended.
+// The type `ended` is a process that has already ended.
 type ended struct{}
 
 func (ended) Wait(context.Context) error { return nil }

@@ -20,25 +20,26 @@ import (
 )
 
 const (
-	smallFleet = 100 // nodes, to compare with
+	smallFleet = 100 // number of nodes in a small fleet, with which the large fleet is compared
 	exportType = "Bench_member"
 	stages     = 3
 	settle     = 5 * time.Second // wait before memory is measured
 	idleTime   = 30 * time.Second
-	beforeKill = 3 * time.Second // beforeKill is the time into the job before the server is killed.
+	beforeKill = 3 * time.Second // beforeKill is the time between the start of the job and the kill of the server.
 )
 
 // measureScale measures one server with many nodes. The nodes are agents in this process with a
 // fake Puppet that sleeps. The server is a separate process on the same cores. If possible, the
-// agents' directories are in memory, because a thousand real nodes have a thousand disks.
+// agents' directories are in memory, because real nodes would not all write to one disk.
 func measureScale(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, (*scaleMeasure).run)
 }
 
-// returns is how often the server is killed to measure the return of its idle nodes.
+// The constant `returns` is how often measureReturn kills the server.
 const returns = 3
 
-// measureReturn measures the time until idle nodes have come back to a server that was killed.
+// measureReturn kills the server and starts it again, and measures the time until all idle nodes
+// have come back.
 func measureReturn(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
 		if err := m.server.start(ctx); err != nil {
@@ -136,7 +137,7 @@ func (m *scaleMeasure) run(ctx context.Context) error {
 	return m.idle(ctx)
 }
 
-// prepare pushes code, data and plans to the server.
+// The method `prepare` pushes code, data and plans to the server.
 func (m *scaleMeasure) prepare(ctx context.Context) error {
 	code := filepath.Join(m.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
@@ -180,8 +181,8 @@ func fleetFile(nodes int) string {
 	return b.String()
 }
 
-// memory returns the resident memory, in KiB, of a new server process with the given number of idle
-// connected nodes.
+// The method `memory` returns the resident memory, in KiB, of a new server process with the given
+// number of idle connected nodes.
 func (m *scaleMeasure) memory(ctx context.Context, nodes int) (float64, error) {
 	if err := m.bounce(ctx, nodes); err != nil {
 		return 0, err
@@ -194,7 +195,8 @@ func (m *scaleMeasure) memory(ctx context.Context, nodes int) (float64, error) {
 	return resident, err
 }
 
-// bounce kills the server and returns after a new server process has answered all nodes.
+// The method `bounce` kills the server and returns after a new server process has answered all
+// nodes.
 func (m *scaleMeasure) bounce(ctx context.Context, nodes int) error {
 	m.server.kill()
 	m.fleet.heard.Store(0)
@@ -213,7 +215,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// job executes a plan and returns its numbers.
+// The method `job` executes a plan and returns its numbers.
 func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, error) {
 	job, err := m.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(plan), Mode: tutti.ModeApply})
 	if err != nil {
@@ -223,8 +225,8 @@ func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, er
 	return sum, err
 }
 
-// outcome waits for the verdict of a job and then reads all of its events. The method does not
-// watch the job, because the cost of watching would be measured, too.
+// The method `outcome` waits for the verdict of a job and then reads all of its events. The method
+// does not watch the job, because watching takes CPU time of the server.
 func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Summary, int, error) {
 	var out engine.Summary
 	for {
@@ -259,9 +261,9 @@ func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Sum
 	return out, lost, err
 }
 
-// stages executes the plan of three stages in a group with the given number of nodes.
+// The method `stages` executes the plan of three stages in a group with the given number of nodes.
 func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) error {
-	if _, err := m.job(ctx, group+"-warm"); err != nil { // after this job the nodes have the code
+	if _, err := m.job(ctx, group+"-warm"); err != nil { // the nodes fetch the code in this job, which is not measured
 		return err
 	}
 	used, err := m.usage()
@@ -311,8 +313,8 @@ func (m *scaleMeasure) startProfiles(ctx context.Context, name string) (stop fun
 	}, nil
 }
 
-// restart kills the server while all nodes run, and starts it again. The method measures the
-// time until the last node is back.
+// The method `restart` kills the server while all nodes run, and starts it again. The method
+// measures the time until the last node is back.
 func (m *scaleMeasure) restart(ctx context.Context) error {
 	job, err := m.server.StartJob(ctx, api.StartJob{Plan: "all-long", Mode: tutti.ModeApply})
 	if err != nil {
@@ -331,8 +333,8 @@ func (m *scaleMeasure) restart(ctx context.Context) error {
 	return err
 }
 
-// idle measures the CPU time while there are only heartbeats, and the memory that the jobs have
-// left in use.
+// The method `idle` measures the CPU time while there are only heartbeats, and the memory that the
+// jobs have left in use.
 func (m *scaleMeasure) idle(ctx context.Context) error {
 	if err := sleep(ctx, settle); err != nil {
 		return err
@@ -360,8 +362,8 @@ func (m *scaleMeasure) idle(ctx context.Context) error {
 	return err
 }
 
-// usage records the CPU time of both processes. The result is a function that returns how much CPU
-// time both processes have used since then.
+// The method `usage` records the CPU time that server and agents have used so far. The returned
+// function returns how much more CPU time both have used since then.
 func (m *scaleMeasure) usage() (since func() (server, agents time.Duration, err error), err error) {
 	pids := [2]int{m.server.cmd.Process.Pid, os.Getpid()}
 	now := func() (used [2]time.Duration, err error) {

@@ -35,12 +35,12 @@ type simulatedFleet struct {
 	mu    sync.Mutex
 	conns []*natsbus.Conn
 
-	heard atomic.Int64 // heard is the number of nodes that the server has answered since the last call of the method expect.
+	heard atomic.Int64 // heard is the number of nodes that the server has answered since `grow` or `bounce` set it to 0.
 }
 
 func nodeName(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("node-%05d", i)) }
 
-// grow enrols the nodes with numbers from `from` to `to-1`, and starts their agents.
+// The method `grow` enrols the nodes with numbers from `from` to `to-1`, and starts their agents.
 func (f *simulatedFleet) grow(ctx context.Context, s *serverProcess, from, to int) error {
 	joining, joinCtx := errgroup.WithContext(ctx)
 	joining.SetLimit(joiners)
@@ -105,7 +105,7 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 	return nil
 }
 
-// greet counts a node as connected after the server has answered it.
+// The method `greet` sends heartbeats until the server answers one, and then counts the node.
 func (f *simulatedFleet) greet(ctx context.Context, conn *natsbus.Conn) {
 	for ctx.Err() == nil && conn.Connected() {
 		if _, err := conn.Call(ctx, wire.OpBeat, []byte("{}")); err == nil {
@@ -133,11 +133,11 @@ func (f *simulatedFleet) connected() int {
 	return count
 }
 
-// comeDeadline is the time in which all nodes must have come. It is much longer than the goal, so that a slow return
-// is a figure and not an error.
+// comeDeadline is how long all nodes may take until the server has answered them. The deadline is much longer than
+// the goal. So a slow return leads to a bad figure, not to an error.
 const comeDeadline = 5 * time.Minute
 
-// all waits until the server has answered the given number of nodes.
+// The method `all` waits until the server has answered the given number of nodes.
 func (f *simulatedFleet) all(ctx context.Context, count int) error {
 	ctx, cancel := context.WithTimeout(ctx, comeDeadline)
 	defer cancel()

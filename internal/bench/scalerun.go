@@ -24,10 +24,10 @@ const (
 	longTime    = 12 * time.Second // longTime is the duration of the step that continues during a server restart.
 
 	hieraAsked = 300 // hieraAsked is the number of looked-up hiera keys. Most of these keys are absent.
-	hieraThere = 40  // that have a value
+	hieraThere = 40  // number of looked-up hiera keys that have a value
 	exported   = 3
 	resources  = 120
-	lives      = 4 // messages about what happens
+	lives      = 4 // number of live messages in one run
 	reportSize = 40 << 10
 	logSize    = 5 << 10
 
@@ -42,13 +42,13 @@ type simulator struct {
 	runs map[string]*simulated // by directory
 }
 
-// simulated is one run of a simulator, and the process of this run.
+// The type `simulated` is one run of a simulator, and also the process of this run.
 type simulated struct {
 	spec  agent.Spec
 	live  chan []tutti.Live
 	done  chan struct{}
 	begun time.Time
-	ended time.Time // ended and err may be read only after done is closed
+	ended time.Time // the fields `ended` and `err` may be read only after the channel `done` is closed
 	err   error
 }
 
@@ -128,7 +128,7 @@ func (r *simulated) Kill(context.Context) error { return errors.New("this run ha
 
 var errStopped = errors.New("stopped at the gate")
 
-// execute plays the phases of a Puppet: compile, gate, apply, report.
+// The method `execute` plays the phases of a Puppet: compile, gate, apply, report.
 func (r *simulated) execute(dir string) error {
 	conn, err := net.Dial("unix", r.spec.Socket) //nolint:noctx // a socket of this process
 	if err != nil {

@@ -37,7 +37,7 @@ type serverProcess struct {
 	listen   string // the address for operators
 	bus      string // the address for nodes
 	cmd      *exec.Cmd
-	reserved []func() // release the reserved addresses
+	reserved []func() // functions that release the reserved addresses
 }
 
 // newServerProcess creates a server's data directory below dir.
@@ -70,7 +70,7 @@ func newServerProcess(o options, dir string) (*serverProcess, error) {
 	return s, err
 }
 
-// start starts the server and returns after it has answered an operator.
+// The method `start` starts the server and returns after it has answered an operator.
 func (s *serverProcess) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()
@@ -91,7 +91,7 @@ func (s *serverProcess) start(ctx context.Context) error {
 	}
 }
 
-// kill ends the server with kill -9.
+// The method `kill` ends the server with kill -9.
 func (s *serverProcess) kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -100,7 +100,7 @@ func (s *serverProcess) kill() {
 	}
 }
 
-// end kills the server and releases its addresses.
+// The method `end` kills the server and releases its addresses.
 func (s *serverProcess) end() {
 	s.kill()
 	for _, release := range s.reserved {
@@ -108,7 +108,7 @@ func (s *serverProcess) end() {
 	}
 }
 
-// resident returns the server's VmRSS in KiB.
+// The method `resident` returns the server's VmRSS in KiB.
 func (s *serverProcess) resident() (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {

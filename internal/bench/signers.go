@@ -2,7 +2,7 @@ package main
 
 import "github.com/tutti-project/tutti"
 
-// believing is a fake of an agent's signers. It accepts all code as signed.
+// The type `believing` is a fake of an agent's signers. It accepts all code as signed.
 type believing struct{}
 
 func (believing) Code(tutti.SignedCode) (tutti.Signed, error) { return tutti.Signed{}, nil }

@@ -68,8 +68,8 @@ func startOnce(ctx context.Context, binary, state, notify string) (time.Duration
 }
 
 // awaitReady reads the messages of a process to systemd (sd_notify(3)) until the process reports
-// that it is ready. A datagram has several lines. An agent that connects at once reports the
-// connection before it reports that it is ready.
+// that it is ready. A message may have several lines. If the agent connects at once, it first
+// sends a message about the connection, and only then READY=1.
 func awaitReady(conn io.Reader) error {
 	var said []string
 	buf := make([]byte, 4096)

@@ -18,7 +18,7 @@ import (
 
 const (
 	statusRounds = 20
-	statusPause  = 200 * time.Millisecond // pause between two rounds, because people do not ask in a loop
+	statusPause  = 200 * time.Millisecond // pause between two rounds, because people do not ask again at once
 )
 
 // simulatedRoot creates a root directory with a Puppet that has run once. All nodes read the same
@@ -41,12 +41,12 @@ func simulatedRoot(dir string) (string, error) {
 	return root, nil
 }
 
-// shipped is the policy of an agent that has no policy file.
+// The function `shipped` returns the policy of an agent that has no policy file.
 var shipped = sync.OnceValues(func() (*policy.Actions, error) {
 	return policy.ParseActions("the shipped policy", policy.Shipped, "", "")
 })
 
-// allow asks it.
+// The function `allow` decides according to this policy.
 func allow(q policy.Question) (bool, string) {
 	p, err := shipped()
 	if err != nil {
@@ -124,7 +124,7 @@ func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) 
 	return err
 }
 
-// hogs uses the given number of cores, with separate processes.
+// The function `hogs` starts processes that each keep one core busy.
 func hogs(count int) (stop func() error, err error) {
 	var all []*exec.Cmd
 	stop = func() error {

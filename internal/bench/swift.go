@@ -27,7 +27,7 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 	}
 	machine := lab.Machine{Log: os.Stderr}
 	if _, err := machine.Base(ctx, spec.Definition); err != nil {
-		return nil, err // the host images are built before the clock starts
+		return nil, err // the host images are built now, before the time is measured
 	}
 	boot, err := measureBoot(ctx, machine, spec)
 	if err != nil {
@@ -51,7 +51,7 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 const swiftLab = "examples/swift/lab.yaml"
 
 // onSwift calls a function with a new fleet on the hosts of the Swift example, and with a
-// directory. Both are removed afterwards.
+// directory. Afterwards the fleet and the directory are removed.
 func onSwift(ctx context.Context, name string, o options, do func(f *stage.LabFleet, dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
@@ -104,7 +104,7 @@ func deploy(ctx context.Context, f *stage.LabFleet) (engine.Summary, error) {
 	return s, nil
 }
 
-// finished executes a plan and returns its job after the job's end.
+// The function `finished` executes a plan and returns its job after the job's end.
 func finished(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
 	state := engine.NewState()
 	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: plan, Mode: tutti.ModeApply})
@@ -142,7 +142,7 @@ func measureMemory(ctx context.Context, f *stage.LabFleet) ([]figure, error) {
 	}, nil
 }
 
-// resident returns the memory of the tutti process on the host, in MiB.
+// The function `resident` returns the memory of the tutti process on the host, in MiB.
 func resident(ctx context.Context, h *lab.Host) (float64, error) {
 	out, err := stage.Output(ctx, h, nil, "sh", "-c", "grep VmRSS /proc/$(pgrep -xo tutti)/status")
 	if err != nil {

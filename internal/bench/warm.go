@@ -17,18 +17,18 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// warmRounds is how often a warm and a cold run are measured. The two alternate.
+// warmRounds is how often a warm run and a cold run are measured. Warm and cold runs alternate.
 const warmRounds = 7
 
 // warmPlans are two plans that run one node each. The run of the first plan is warm, and the run of
 // the second plan is cold.
 const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {steps: [{run: storage-02}]}\n"
 
-// measureWarm compares runs that find Puppet loaded with runs that load Puppet. Warm and cold runs
-// alternate. measureWarm measures two storage nodes of the converged Swift example, then a manifest
-// with one notify, and then the storage nodes again without facter.conf. The file facter.conf
-// causes the most expensive fact on the hosts of a lab. Other nodes have a facter.conf only if
-// somebody wrote the file.
+// measureWarm compares warm runs, which find Puppet loaded, with cold runs, which load Puppet. Warm
+// and cold runs alternate. It measures three times: two storage nodes of the converged Swift
+// example, a manifest with one notify, and the storage nodes again without facter.conf. The file
+// facter.conf causes the most expensive fact on the hosts of a lab. Other nodes have a facter.conf
+// only if somebody wrote the file.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	err = onSwift(ctx, "bench-warm", o, func(f *stage.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")
@@ -135,7 +135,7 @@ func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float
 	}, nil
 }
 
-// planned executes a plan and returns the result of its only run.
+// The function `planned` executes a plan and returns the result of its only run.
 func planned(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
 	job, err := finished(ctx, f, plan)
 	if err != nil {

@@ -28,9 +28,9 @@ func Address(t testing.TB) string {
 }
 
 // ReserveAddress is like Address, but the address is reserved until the caller calls the
-// function `release`. No other process that uses this function gets the same address at the same
-// time. A name among the abstract sockets (unix(7)) reserves the port, and disappears with its
-// process.
+// function `release`. Until then, no process that uses this function gets the same address. The
+// function reserves a port by an abstract socket whose name contains the port (unix(7)). If the
+// process dies, its abstract sockets disappear.
 func ReserveAddress() (addr string, release func(), err error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(portCount)

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// TestAddressesAreReserved checks that nobody gets the same address again before its release, even
-// while no server listens there.
+// TestAddressesAreReserved checks that nobody gets a reserved address before its release, even
+// while no server listens on the address.
 func TestAddressesAreReserved(t *testing.T) {
 	seen := map[string]bool{}
 	for range 500 {

@@ -41,8 +41,8 @@ type Node struct {
 	JWT string
 }
 
-// Start creates an authority and starts its bus. The authority and the bus end with the test. It
-// does not fsync.
+// Start creates an authority and starts its bus. The authority and the bus end with the test.
+// The bus does not fsync.
 func Start(t testing.TB) *Bus {
 	t.Helper()
 	return StartWith(t, func(*embed.Options) {})
@@ -60,8 +60,8 @@ func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
 	return startIn(t, t.TempDir(), change)
 }
 
-// StartSyncIn is like StartSync, in the given directory. The directory may have belonged to an
-// earlier bus, even to a killed one.
+// StartSyncIn is like StartSync, in the given directory. The directory may contain the files of
+// an earlier bus, even of a bus that was killed.
 func StartSyncIn(t testing.TB, dir string) *Bus {
 	t.Helper()
 	return startIn(t, dir, func(o *embed.Options) { o.NoSync = false })
@@ -86,7 +86,8 @@ func startIn(t testing.TB, dir string, change func(*embed.Options)) *Bus {
 // Dir returns the directory of the bus.
 func (b *Bus) Dir() string { return filepath.Join(b.dir, "bus") }
 
-// Stop ends the server. restart starts the server again with the same address and disk.
+// Stop ends the server of the bus. The returned function `restart` starts the server again,
+// with the same address and the same files.
 func (b *Bus) Stop() (restart func(t testing.TB)) {
 	b.Server.Shutdown()
 	return func(t testing.TB) {

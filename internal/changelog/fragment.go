@@ -14,7 +14,8 @@ import (
 // kinds are the headings of a release, in their order.
 var kinds = []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
-// fragment is one user-visible change: one file of changelog/unreleased.
+// A fragment describes one change that users can notice. Each file of changelog/unreleased
+// contains one fragment.
 type fragment struct {
 	file string
 	kind string // one of kinds
@@ -23,7 +24,7 @@ type fragment struct {
 
 const (
 	defaultKind = "Changed"
-	maxColumns  = 158 // two less than docs/style.md allows, because the release indents the lines
+	maxColumns  = 158 // docs/style.md allows 160, but a release indents the lines by two
 	maxLines    = 6
 )
 
@@ -32,11 +33,11 @@ var (
 	kindRE = regexp.MustCompile(`^([A-Z][a-z]+): `)
 )
 
-// read reads all fragments of a directory, sorted by name. The error names every invalid
-// file.
+// The function `read` reads all fragments of a directory, sorted by name. The error names every
+// invalid file.
 func read(dir string) ([]fragment, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // git keeps no empty directory after a release
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // git does not keep the directory when a release has emptied it
 		return nil, err
 	}
 	var fragments []fragment
@@ -57,8 +58,8 @@ func read(dir string) ([]fragment, error) {
 	return fragments, errors.Join(errs...)
 }
 
-// parse reads one file. If a text begins with the name of a kind and a colon, the text is of that
-// kind. Every other text is of the default kind.
+// parse reads one file. If the text begins with the name of a kind and a colon, the fragment is
+// of that kind. Otherwise the fragment is of the default kind.
 func parse(name, raw string) (fragment, error) {
 	f := fragment{kind: defaultKind, text: strings.TrimSuffix(raw, "\n")}
 	if m := kindRE.FindStringSubmatch(f.text); m != nil && slices.Contains(kinds, m[1]) {

@@ -31,7 +31,8 @@ func main() {
 
 var versionRE = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
-// release moves the unreleased changes below `root` into the section of a version.
+// The function `release` moves the fragments of the tree `root` into a new section of
+// its CHANGELOG.md.
 func release(root, version, date string) error {
 	if !versionRE.MatchString(version) {
 		return fmt.Errorf("version %q: write three numbers, like 0.2.0", version)
@@ -65,8 +66,8 @@ func release(root, version, date string) error {
 	return errors.Join(errs...)
 }
 
-// section returns the text of a release. The text has a heading, and for each kind the
-// changes in the order of their file names.
+// The function `section` returns the text of a release. The text has a heading, and for
+// each kind the changes in the order of their file names.
 func section(version, date string, fragments []fragment) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "## [%s] - %s\n", version, date)

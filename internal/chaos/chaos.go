@@ -19,23 +19,23 @@ type Kind string
 const (
 	Cut         Kind = "cut"          // the host's network is cut, then connected again
 	Slow        Kind = "slow"         // packets from the host arrive late or get lost
-	Power       Kind = "power"        // its power is cut, then it boots
-	KillAgent   Kind = "kill agent"   // kill -9; systemd starts it again
+	Power       Kind = "power"        // the host's power is cut, then the host boots
+	KillAgent   Kind = "kill agent"   // kill -9 of the agent; systemd starts it again
 	KillServer  Kind = "kill server"  // kill -9 of the server; systemd starts it again
-	PauseServer Kind = "pause server" // SIGSTOP, then SIGCONT
+	PauseServer Kind = "pause server" // SIGSTOP to the server, then SIGCONT
 )
 
 // Fault is one fault of a schedule.
 type Fault struct {
-	At    time.Duration // since the schedule began
-	For   time.Duration // 0: the fault is over at once
+	At    time.Duration // time from the beginning of the schedule to the fault
+	For   time.Duration // how long the fault lasts; 0: the fault is over at once
 	Kind  Kind
 	Host  string
-	Delay time.Duration // of a slow link
+	Delay time.Duration // extra delay of each packet on a slow link
 	Loss  float64       // share of lost packets on a slow link, from 0 to less than 1
 }
 
-// End returns when the fault is over, measured from the beginning of the schedule.
+// End returns the time from the beginning of the schedule to the end of the fault.
 func (f Fault) End() time.Duration { return f.At + f.For }
 
 // String returns one line for people.
@@ -57,10 +57,11 @@ type Fleet struct {
 	Nodes  []string // the hosts of nodes
 }
 
-// The first constants say how long faults last. The other constants say how long a host has no
-// fault after that. No fault lasts about as long as the server's deadline for silence, because the
-// result would be random. A shorter fault is followed by enough time to detect that a connection
-// works again. This detection takes as long as the fault lasted. See Deadline.
+// Most faults last between `shortest` and `short`, some between `long` and `longer`. After each
+// fault, the host has no fault for the time `recovery`. No fault lasts about as long as Deadline.
+// Otherwise it would be random whether the server gives up the run. After a fault, it may take as
+// long as the fault lasted until a connection is known to work again. The time `recovery` is long
+// enough for this after a short fault.
 const (
 	shortest = 2 * time.Second
 	short    = 12 * time.Second
@@ -106,9 +107,9 @@ func (r *roll) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(r.under(int((to-from)/step)+1))*step
 }
 
-// fault chooses a fault of a host. Sometimes a node is away longer than the deadline. For
-// the server, only a pause is that long. A long cut of the server's network would make
-// the server give up all runs at once. The test would then have nothing left to check.
+// The method `fault` chooses a fault of a host. Sometimes a node is away longer than Deadline. Of
+// the faults of the server, only a pause lasts that long. During a long cut of its network, the
+// server would give up all runs at once, and the test would have nothing left to check.
 func (r *roll) fault(host string, server bool) Fault {
 	f := Fault{Host: host, For: r.between(shortest, short)}
 	patient := r.under(4) == 0

@@ -128,7 +128,7 @@ func TestJudge(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		h      History
-		want   string // a part of the only finding; empty: no finding
+		want   string // a part of the text of the only finding; empty: there is no finding
 	}{
 		"good":            {"all is well", History{Wanted: []Wanted{one}, Started: []Started{ran}, Jobs: []api.JobView{{Job: "j", Verdict: tutti.VerdictFailed}}, Nodes: []api.NodeView{{Node: "n1", Connected: true}}}, ""},
 		"pruned":          {"agents keep a number of runs", History{Wanted: []Wanted{one}}, ""},

@@ -27,8 +27,8 @@ type Spell struct {
 type Started struct {
 	Run      tutti.RunID
 	Node     string
-	Starts   int       // starts of the launcher
-	From, To time.Time // Puppet worked at least in this time; zero if it never had its lock
+	Starts   int       // how often the launcher was started
+	From, To time.Time // a time in which Puppet was certainly running; zero if Puppet never had its lock
 	Result   bool      // the agent has the run's result
 }
 
@@ -38,8 +38,8 @@ type Wanted struct {
 	Node    string
 	Job     tutti.JobID
 	Claimed bool
-	Result  bool      // the node's own result, also if it came late
-	LostAt  time.Time // zero if the run was not given up
+	Result  bool      // the server has the node's own result, even if the result came late
+	LostAt  time.Time // when the server gave up the run; zero if it did not
 }
 
 // History is everything that is known when a schedule is over and every fault is
@@ -71,7 +71,7 @@ func (h History) jobs() []string {
 	return found
 }
 
-// starts compares the runs on the nodes with the runs in the log.
+// The method `starts` compares the runs on the nodes with the runs in the log.
 func (h History) starts() []string {
 	var found []string
 	wanted := map[tutti.RunID]Wanted{}
@@ -96,7 +96,7 @@ func (h History) starts() []string {
 	return found
 }
 
-// overlaps looks for two Puppet processes on a node at the same time.
+// The method `overlaps` looks for two Puppet processes on a node at the same time.
 func (h History) overlaps() []string {
 	var found []string
 	byNode := map[string][]Started{}
@@ -123,14 +123,15 @@ func (h History) overlaps() []string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// losses checks that each node was really away when its run was given up.
+// The method `losses` checks that each node was really away when its run was given up.
 func (h History) losses() []string {
 	var found []string
 	for _, w := range h.Wanted {
 		if w.LostAt.IsZero() {
 			continue
 		}
-		// The server last heard the node at most one beat before the node went away.
+		// The node may have sent its last heartbeat up to one beat before it went away, so this
+		// beat also counts as silence.
 		if away := h.away(w.Node, w.LostAt); away < Deadline-Beat {
 			found = append(found, fmt.Sprintf("run %s of %s was given up at %s, the node was away for %.1fs of the %s before",
 				w.Run, w.Node, clock(w.LostAt), away.Seconds(), Deadline))
@@ -139,9 +140,9 @@ func (h History) losses() []string {
 	return found
 }
 
-// away looks at the period of the length Deadline that ends at a given time. It returns for how
-// much of this period nobody could reach the node or the server's host. The time between two spells
-// counts, too, if it is too short to detect that a connection works again.
+// The method `away` looks at the last period of the length Deadline before the time `until`. It
+// returns for how much of this period nobody could reach the node or the server's host. A time
+// between two spells also counts if it is too short to detect that a connection works again.
 func (h History) away(node string, until time.Time) time.Duration {
 	var spells []Spell
 	for _, s := range h.Spells {
@@ -177,7 +178,7 @@ func overlap(s Spell, from, to time.Time) time.Duration {
 	return max(0, to.Sub(from))
 }
 
-// nodes looks for nodes that have not come back.
+// The method `nodes` looks for nodes that have not come back.
 func (h History) nodes() []string {
 	var found []string
 	for _, n := range h.Nodes {

@@ -20,14 +20,14 @@ const (
 	SetBack TurnKind = "set back" // a node's state goes back to the time before its last run
 	Replace TurnKind = "replace"  // another machine takes the node's name
 	Clone   TurnKind = "clone"    // the node's state is copied to a spare host, and both machines run
-	Restore TurnKind = "restore"  // the server is restored from a backup from before the last runs
+	Restore TurnKind = "restore"  // the server is restored from a backup that was made before the last runs
 )
 
 // String returns one line for people.
 func (t Turn) String() string { return fmt.Sprintf("%s on %s", t.Kind, t.Host) }
 
-// Turns returns one turn of each kind, in an order that follows from the seed. Without a spare host, no node is
-// cloned.
+// Turns returns one turn of each kind, in an order that follows from the seed. If there is no spare host, the
+// turn Clone is missing.
 func Turns(seed uint64, fleet Fleet, spare bool) []Turn {
 	r := &roll{^seed}
 	kinds := []TurnKind{SetBack, Replace, Restore}

@@ -17,7 +17,8 @@ import (
 	"strings"
 )
 
-// change is the difference between the tree and a commit. A nil change touches everything.
+// change is the difference between the tree and a commit. A nil change means that there is no
+// commit to compare with. It counts as a change of every file.
 type change struct {
 	base  string
 	files []string // paths from the top of the tree, including files that git does not track yet
@@ -35,19 +36,20 @@ func changesSince(ctx context.Context, base string) (*change, error) {
 	return &change{base: base, files: strings.Fields(changed + added)}, nil
 }
 
-// touches reports whether a changed file is one of the paths or is below one of the paths.
+// The method `touches` reports whether one of the paths has changed, or a file below one of the
+// paths.
 func (c *change) touches(paths ...string) bool {
 	return c == nil || slices.ContainsFunc(c.files, func(file string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })
 	})
 }
 
-// program contains the sources of the binary. A change of any of these paths may change the results
-// of the tests on hosts.
+// The paths in `program` are the sources of the binary. If one of these files changes, tests on
+// hosts may have other results.
 var program = []string{"cmd", "internal", "puppet", "deploy", "go.mod", "go.sum"}
 
-// areas lists, for each area of tests, the paths that matter. If a change touches such a
-// path, a test file or the lab, the tests of the area run.
+// The map `areas` contains, for each area of tests on hosts, the files that these tests use. If
+// one of these files or a file of e2e has changed, the tests of the area run.
 var areas = map[string][]string{
 	"fleet":        program,
 	"services":     append([]string{"examples/swift", "examples/web", "examples/compute"}, program...),
@@ -55,7 +57,8 @@ var areas = map[string][]string{
 	"lab":          {"internal/lab"},
 }
 
-// notOnHosts are packages that are not used on any host.
+// The binary does not contain the packages in notOnHosts, so they cannot change the results of the
+// tests on hosts.
 var notOnHosts = []string{"internal/check", "internal/bench", "internal/defence", "internal/memory", "internal/hostile", "internal/release", "internal/testdata"}
 
 func (c *change) touchesArea(area string) bool {
@@ -71,7 +74,7 @@ func (c *change) touchesArea(area string) bool {
 	return c.touches("e2e") || relevant.touches(areas[area]...) || area == "lab" && c.touches("internal/lab")
 }
 
-// keep removes the stages in which nothing is left to do.
+// The method `keep` removes the stages that have nothing to test after this change.
 func (c *change) keep(all []stage) []stage {
 	if c == nil {
 		return all
@@ -86,16 +89,17 @@ func (c *change) keep(all []stage) []stage {
 	return slices.DeleteFunc(all, func(s stage) bool { return !wanted[s.name] })
 }
 
-// touchesPackage reports whether a package, its tests or a package that one of them imports has
-// changed. A changed file belongs to the package in the same folder, or in the nearest folder
-// above. If a file that belongs to no package has changed, all packages count as changed.
+// touchesPackage reports whether the tests of a package must run. They must run if the package,
+// its tests, or a package that they need has changed. A changed file belongs to the package in the
+// same folder, or in the nearest folder above. If a file that belongs to no package has changed,
+// all packages count as changed.
 func (c *change) touchesPackage(all packages, importPath string) bool {
 	if c == nil {
 		return true
 	}
 	return slices.ContainsFunc(c.files, func(file string) bool {
 		if strings.HasSuffix(file, ".md") {
-			return importPath == modulePath+"/internal" // this package tests the documents
+			return importPath == modulePath+"/internal" // the package internal tests the documents
 		}
 		owner := all.owner(file)
 		return owner == "" || owner == importPath || slices.Contains(all.dependencies(importPath), owner)
@@ -175,9 +179,9 @@ func (all packages) owner(file string) string {
 	return ""
 }
 
-// concurrent returns the packages in whose tests the race detector can find something.
-// These packages or their tests start a goroutine, or they need a package of this module
-// that starts a goroutine.
+// The method `concurrent` returns the packages in whose tests the race detector can find
+// something. These packages or their tests start a goroutine, or they need a package of this
+// module that starts a goroutine.
 func (all packages) concurrent() (map[string]bool, error) {
 	starts := map[string]bool{}
 	for _, p := range all {
@@ -196,8 +200,8 @@ func (all packages) concurrent() (map[string]bool, error) {
 	return out, nil
 }
 
-// startsGoroutines looks for a go statement and for calls that start a goroutine. The
-// calls are Go of a group and Parallel of a test.
+// startsGoroutines looks for a go statement and for calls that start a goroutine. These calls are
+// the method Go of a group, and the method Parallel of a test.
 func startsGoroutines(file string) (bool, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -216,7 +220,7 @@ func startsGoroutines(file string) (bool, error) {
 	return found, nil
 }
 
-// output returns the output of a command.
+// The function `output` returns the output of a command.
 func output(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var said bytes.Buffer

@@ -14,14 +14,14 @@ const (
 	budgetFile = "e2e/budget.tsv"
 )
 
-// row is a line of the budget file. The row describes a test on lab hosts and the places
-// where it runs, or another slow test.
+// row is a line of the budget file. The row describes a test on lab hosts, with the
+// places where this test runs. Other slow tests have a row, too.
 type row struct {
 	name    string   // path of the package in the module, a space, name of the test
-	puppet8 []string // where it runs with Puppet 8: in check or in parts of deep; empty: nowhere
-	puppet7 []string // where it runs with Puppet 7
-	area    string   // what a change must touch to run the test (see affected.go)
-	seconds float64  // measured alone on a test machine
+	puppet8 []string // where the test runs with Puppet 8: in check, or in these parts of deep; empty: nowhere
+	puppet7 []string // where the test runs with Puppet 7, in the same form
+	area    string   // the test runs only if this area has changed (see affected.go)
+	seconds float64  // how long the test took when it ran alone on a test machine
 	twin    string   // the test that replaces this test in check, if this test does not run there
 }
 
@@ -57,7 +57,7 @@ func readBudget(path string) (budget, error) {
 	return rows, nil
 }
 
-// places returns the words of a column. A column with - has no words.
+// The function `places` returns the words of a column, and nothing for the column `-`.
 func places(column string) []string {
 	if column == "-" {
 		return nil
@@ -65,7 +65,7 @@ func places(column string) []string {
 	return strings.Split(column, ",")
 }
 
-// of returns the time in a test's row as text for people.
+// The method `of` returns the time in a test's row as text for people.
 func (b budget) of(t testResult) string {
 	i := slices.IndexFunc(b, func(r row) bool { return r.name == t.name })
 	if i < 0 {
@@ -74,8 +74,9 @@ func (b budget) of(t testResult) string {
 	return fmt.Sprintf("%.0f s", b[i].seconds)
 }
 
-// tests returns the tests of a package for which the function `want` returns true, as a
-// pattern for go test -run. The method returns an empty string if there are none.
+// The method `tests` returns the tests of a package for which the function `want`
+// returns true, as a pattern for go test -run. If the function returns true for no
+// test, the method returns an empty string.
 func (b budget) tests(pkg string, want func(row) bool) string {
 	var names []string
 	for _, r := range b {

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEveryHostTestHasARow: every test on lab hosts runs somewhere. For each test that
-// does not run in check, the row names another test in check that replaces it.
+// TestEveryHostTestHasARow: each test on lab hosts has a row, and runs in check or in a
+// part of deep. If a test does not run in check, its row must name the test that replaces
+// it there.
 func TestEveryHostTestHasARow(t *testing.T) {
 	t.Chdir("../..")
 	rows, err := readBudget(budgetFile)
@@ -54,7 +55,8 @@ func TestEveryHostTestHasARow(t *testing.T) {
 }
 
 // wantGoTest fails unless a row is valid for a test without hosts. The row's test must
-// exist, and check must run it with all other tests.
+// exist. The row must name no places, because check runs this test together with all
+// other Go tests.
 func wantGoTest(t *testing.T, name string, where []string) {
 	t.Helper()
 	pkg, test, _ := strings.Cut(name, " ")
@@ -288,8 +290,8 @@ func TestDeepRowsReplaceEachOther(t *testing.T) {
 	}
 }
 
-// TestOnlyPackagesWithGoroutinesNeedTheRaceDetector: pure packages do not need it, but
-// the server does.
+// TestOnlyPackagesWithGoroutinesNeedTheRaceDetector: pure packages do not need the race
+// detector, but the server does.
 func TestOnlyPackagesWithGoroutinesNeedTheRaceDetector(t *testing.T) {
 	t.Chdir("../..")
 	all, err := listPackages(t.Context())

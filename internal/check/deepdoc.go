@@ -20,7 +20,7 @@ For a change, run the parts that it touches. A release needs all parts green on 
 |---|---|---|---|---|---|---|
 `
 
-// deepRow returns the row of a part that has just run.
+// deepRow returns a new row for a part that has just run.
 func deepRow(name, commit string, r *report) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,9 +41,9 @@ func deepRow(name, commit string, r *report) string {
 		name, commit, time.Now().Format(time.DateOnly), time.Since(r.start).Minutes(), loadAverage(), tests, verdict)
 }
 
-// deepCommit returns the commit of the oldest row whose part has this prefix. The
-// function removes the + that marks a changed tree. The function returns an empty string
-// if no row has the prefix.
+// Some rows are about parts whose names begin with the prefix. deepCommit returns the
+// commit in the oldest of these rows. The function removes the + that marks a changed
+// tree. If there is no such row, the function returns an empty string.
 func deepCommit(path, prefix string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {

@@ -10,10 +10,10 @@ import (
 // goTest is one call of go test.
 type goTest struct {
 	env  []string
-	args []string // after `go test -json`
+	args []string // the arguments after `go test -json`
 }
 
-// event is a line of go test -json.
+// The type `event` is a line of the output of go test -json.
 type event struct {
 	Action      string
 	Package     string
@@ -42,8 +42,8 @@ func goTests(calls ...goTest) func(context.Context, *sink) error {
 // testWatch reads the output of go test -json.
 type testWatch struct {
 	sink   *sink
-	said   map[string][]string // the output of each running test
-	failed map[string]bool     // packages with a failed test
+	said   map[string][]string // the output so far of each running test
+	failed map[string]bool     // packages in which a test has failed
 }
 
 func newTestWatch(s *sink) *testWatch {
@@ -57,7 +57,7 @@ const keptLines = 200
 func (w *testWatch) line(text string) {
 	var e event
 	if json.Unmarshal([]byte(text), &e) != nil || e.Action == "" {
-		w.sink.report.say("%s: %s", w.sink.stage, text) // output of go itself, or of a child process of a test
+		w.sink.report.say("%s: %s", w.sink.stage, text) // the line is from go itself, or from a child process of a test
 		return
 	}
 	key := e.Package + e.ImportPath + " " + e.Test
@@ -75,14 +75,14 @@ func (w *testWatch) line(text string) {
 	case "pass":
 		w.passed(e, result)
 	case "build-fail":
-		return // the package of this test fails, too
+		return // an event that the package has failed follows
 	case "fail":
-		if e.Test != "" || !w.failed[e.Package] { // a package may also fail without a failed test
+		if e.Test != "" || !w.failed[e.Package] { // report the package only if it failed without a failed test
 			w.sink.report.fail(result, w.all(e, key))
 		}
 		w.failed[e.Package] = true
 	case "skip":
-		if e.Test != "" { // otherwise the event is about a package without tests
+		if e.Test != "" { // without a name, the event is about a package that has no tests
 			w.sink.report.skip(result, strings.Join(w.said[key], ""))
 		}
 	default:
@@ -103,8 +103,8 @@ func (w *testWatch) passed(e event, result testResult) {
 	}
 }
 
-// all returns the output of a failed test. For a package that did not build, the method
-// returns the output of the compiler.
+// The method `all` returns the output of a failed test. For a package that did not
+// build, the method returns the output of the compiler.
 func (w *testWatch) all(e event, key string) string {
 	said := strings.Join(w.said[key], "")
 	if e.FailedBuild != "" {

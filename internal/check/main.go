@@ -1,8 +1,8 @@
 // Command check runs the tests of this repository and shows how long each test took.
 //
 //	check                 what CI runs, in two lanes that use one core each
-//	check -base REV       of it, what the changes since that commit touch
-//	check -only go,specs8 of it, these stages
+//	check -base REV       only the tests that the changes since that commit affect
+//	check -only go,specs8 only these stages
 //	check -deep PART      one part of the tests that check does not run; the result goes to docs/deep.md
 //	check -deep list      the parts
 //
@@ -69,8 +69,8 @@ func run(ctx context.Context, base, only, deep string) error {
 	return r.end()
 }
 
-// choose returns the named stages. If no stage is named, the function returns all
-// stages. Chosen stages wait only for chosen stages.
+// The function `choose` returns the named stages. If no stage is named, the function
+// returns all stages. A stage then does not wait for stages that were not named.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil
@@ -117,7 +117,7 @@ func runDeep(ctx context.Context, rows budget, name string) error {
 	r.runAll(ctx, all[i].stages)
 	err = r.end()
 	if ctx.Err() != nil {
-		return errors.Join(err, ctx.Err()) // an interrupted part has no verdict
+		return errors.Join(err, ctx.Err()) // an interrupted part gets no row
 	}
 	return errors.Join(err, writeDeep(deepFile, deepRow(all[i].name, commit, r)))
 }

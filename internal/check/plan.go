@@ -17,15 +17,16 @@ var hostPackages = []string{"e2e", "internal/lab", "cmd/tutti"}
 
 var golangci = []string{"go", "run", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0", "run", "--allow-parallel-runners"}
 
-// stages are the tests that CI runs. The lane "hosts" boots hosts, the lane "code" does
-// not. If `c` is set, stages outside of the change are left out.
+// The function `stages` returns the tests that CI runs. The lane "hosts" boots hosts, the lane "code" does
+// not. If `c` is set, only the stages that the change affects are returned.
 func stages(rows budget, c *change) []stage {
 	all := []stage{
 		{name: "build", lane: "hosts", run: commands([]string{"make", "build"})},
 		{name: "e2e8", lane: "hosts", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, "check") && c.touchesArea(r.area) })},
 		{name: "e2e7", lane: "hosts", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, "check") && c.touchesArea(r.area) })},
 
-		// The lane "hosts" would end before the lane "code", so specs7 runs in the lane "hosts".
+		// The module's specs need no hosts. But the lane "hosts" would end before the lane "code", so specs7
+		// runs in the lane "hosts".
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
 
 		{name: "lint", lane: "code", run: lint},
@@ -42,11 +43,11 @@ type part struct {
 	stages     []stage
 }
 
-// parts are all tests that check leaves out. The parts also contain the complete form of
-// tests that check shortens.
+// The function `parts` returns all tests that check leaves out. They include the long forms of tests of
+// which check runs a short form.
 func parts(rows budget) []part {
-	// on returns the tests of a part that run on lab hosts. These tests use the deadlines
-	// of a fleet without flags.
+	// The function `on` returns the stages of a part that run tests on lab hosts. In these tests the server
+	// and the agents have their default deadlines.
 	on := func(name string) []stage {
 		return []stage{
 			{name: "build", run: commands([]string{"make", "build"})},
@@ -88,18 +89,19 @@ func parts(rows budget) []part {
 	return all
 }
 
-// defenceParts is the number of parts of the defences. With this number, each part takes
-// less than an hour.
+// The test of all defences is divided into defenceParts parts. With this number, each part takes less than
+// an hour.
 const defenceParts = 3
 
-// Each part simulates simulatedFleets in less than an hour. All parts together simulate more than a million.
+// The test of simulated fleets has simulatedParts parts. Each part simulates `simulatedFleets` fleets in
+// less than an hour. All parts together simulate more than a million fleets.
 const (
 	simulatedParts  = 3
 	simulatedFleets = 340_000
 )
 
-// simulated tests `simulatedFleets` random fleets, beginning with a seed. GOGC is high because
-// there are many small fleets.
+// The function `simulated` returns a stage that tests `simulatedFleets` random fleets. Their seeds begin
+// with `seed`. GOGC is high because there are many small fleets.
 func simulated(seed int) []stage {
 	return []stage{{name: "simulated", run: goTests(goTest{
 		env:  []string{fmt.Sprintf("TRUTH_FLEETS=%d", simulatedFleets), fmt.Sprintf("TRUTH_SEED=%d", seed), "GOGC=800"},
@@ -107,8 +109,8 @@ func simulated(seed int) []stage {
 	})}}
 }
 
-// commands executes the commands one after another. The stage ends at the first command
-// that fails.
+// The function `commands` executes the commands one after another. The stage ends at the first command that
+// fails.
 func commands(all ...[]string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		for _, args := range all {
@@ -120,7 +122,7 @@ func commands(all ...[]string) func(context.Context, *sink) error {
 	}
 }
 
-// lint prints the output of the linters.
+// The function `lint` prints the output of the linters.
 func lint(ctx context.Context, s *sink) error {
 	say := func(line string) { s.report.say("lint: %s", line) }
 	for _, args := range [][]string{
@@ -140,9 +142,8 @@ func lint(ctx context.Context, s *sink) error {
 	return nil
 }
 
-// e2e runs the tests of hostPackages for which the function `want` returns true. The
-// function uses hosts of a Debian release. If `release` is empty, e2e uses the default
-// release.
+// e2e runs the tests of hostPackages for which the function `want` returns true. The hosts have the given
+// Debian release, or the default release if `release` is empty.
 func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
 	var calls []goTest
 	if release != "" {
@@ -196,18 +197,18 @@ func unitTests(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// specs executes the module's lint and specs on the given Debian releases. If no
-// release is given, the function uses both releases.
+// The function `specs` executes the module's lint and specs on the given Debian releases. If no release is
+// given, the function uses both releases.
 func specs(kind string, releases ...string) func(context.Context, *sink) error {
 	return counted(rspecRE, append([]string{"script/module-specs"}, releases...), "SPECS="+kind)
 }
 
-// mostDefences is how many defences check tests if BASE is not set. Each takes about ten
-// seconds.
+// If BASE is not set, check tests at most mostDefences defences. One defence takes about ten seconds.
 const mostDefences = 8
 
-// defences tests the defences whose file or test the change touches. Without a change, the stage
-// tests some of the defences that have changed since the deep tests last tested all defences.
+// The function `defences` returns a stage that tests the defences whose file or test has changed. If `c` is
+// nil, the stage compares with the commit at which the deep tests have tested all defences, and tests only
+// some of the changed defences.
 func defences(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		args := []string{"go", "run", "./internal/defence"}
@@ -225,9 +226,9 @@ func defences(c *change) func(context.Context, *sink) error {
 	}
 }
 
-// The following patterns count the tests of programs other than go test. The first group
-// is the number of passed tests or of all tests, the second group is the number of failed
-// tests.
+// Each pattern matches lines of one program, from which the tests of this program are counted. In the first
+// two patterns, the first group is a number of tests, and the second group is the number of failed tests.
+// For rspecRE the first number includes the failed tests.
 var (
 	rspecRE   = regexp.MustCompile(`^(\d+) examples?, (\d+) failures?`)
 	defenceRE = regexp.MustCompile(`^(\d+) passed, (\d+) failed`)
@@ -235,7 +236,7 @@ var (
 	benchRE   = regexp.MustCompile(`\s(met|missed)$`)
 )
 
-// counted executes a command, prints its lines, and counts its tests by a pattern.
+// The function `counted` executes a command, prints its lines, and counts its tests by a pattern.
 func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		return s.command(ctx, env, func(line string) {
@@ -246,12 +247,12 @@ func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.
 			}
 			all, err := strconv.Atoi(m[1])
 			switch {
-			case err != nil && m[1] == "missed": // a figure that misses its goal is reported but does not count as a failure
+			case err != nil && m[1] == "missed": // report a figure that misses its goal, but do not count it as failed
 				s.report.missed(line)
 			case err != nil:
 				s.report.tests(1, 0)
 			default:
-				failed, _ := strconv.Atoi(m[2]) // the pattern allows only digits
+				failed, _ := strconv.Atoi(m[2]) // no error is possible, because the pattern allows only digits
 				if pattern == rspecRE {
 					all -= failed
 				}

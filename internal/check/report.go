@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// report collects and prints what all stages find.
+// The type `report` collects and prints the results of all stages.
 type report struct {
 	mu       sync.Mutex
 	out      io.Writer
 	budget   budget
 	start    time.Time
-	load     string // when the check began
+	load     string // the load when the check began
 	stages   []stageResult
 	slow     []testResult
 	skipped  []string
 	passed   int
 	bad      int
-	broken   []string // the end of each failed test's output, and each failed stage without a failed test
+	broken   []string // the end of the output of each failed test, and of each stage that failed without a failed test
 	overGoal int      // figures of a benchmark that miss their goal
 }
 
@@ -40,7 +40,7 @@ type testResult struct {
 	seconds     float64
 }
 
-// slowTest is how many seconds a test must take before its time is printed.
+// A test that takes slowTest seconds or longer is printed with its time.
 const slowTest = 5
 
 func newReport(out io.Writer, rows budget) *report {
@@ -49,7 +49,7 @@ func newReport(out io.Writer, rows budget) *report {
 	return r
 }
 
-// say prints a line that begins with the time since the start.
+// The method `say` prints a line that begins with the time since the start.
 func (r *report) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *report) sayLocked(format string, args ...any) {
 	fmt.Fprintf(r.out, "[%02d:%02d] %s\n", int(since.Minutes()), int(since.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
-// tests counts tests that a stage does not list one by one.
+// The method `tests` counts tests that a stage does not list one by one.
 func (r *report) tests(passed, failed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,17 +69,17 @@ func (r *report) tests(passed, failed int) {
 	r.bad += failed
 }
 
-// missed notes a figure that misses its goal. The figure is printed but does not count as
-// a failure.
+// The method `missed` notes a figure that misses its goal. The figure is printed but does
+// not count as a failure.
 func (r *report) missed(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.passed++ // it was measured
+	r.passed++ // the benchmark could measure the figure
 	r.overGoal++
 	r.sayLocked("misses its goal: %s", line)
 }
 
-// pass counts a test that passed, and notes it if it was slow.
+// The method `pass` counts a test that passed, and notes it if it was slow.
 func (r *report) pass(t testResult, top bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *report) pass(t testResult, top bool) {
 	}
 }
 
-// fail counts a test that failed, and prints its output.
+// The method `fail` counts a test that failed, and prints its output.
 func (r *report) fail(t testResult, said string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,8 +98,8 @@ func (r *report) fail(t testResult, said string) {
 	r.brokenLocked(t.stage+" "+t.name, said)
 }
 
-// At its end, the check prints the failures again, because often only the end of a long
-// output is kept.
+// When the check ends, it prints the failures again, because people often keep only the
+// end of a long output.
 const (
 	mostBroken  = 10
 	brokenLines = 80
@@ -111,7 +111,7 @@ func (r *report) brokenLocked(name, said string) {
 	r.broken = append(r.broken, name+"\n  "+strings.Join(lines, "\n  "))
 }
 
-// skip notes a test that was skipped, with its output.
+// The method `skip` notes a test that was skipped, with its output.
 func (r *report) skip(t testResult, said string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,8 +139,8 @@ func (r *report) failed(stage string) bool {
 	return slices.ContainsFunc(r.stages, func(s stageResult) bool { return s.name == stage && s.err != nil })
 }
 
-// end prints the slow tests with their rows of the budget, the skipped tests with the
-// reasons, and the sums. The returned error names the stages that failed.
+// The method `end` prints the slow tests with their rows of the budget, the skipped tests
+// with the reasons, and the sums. The returned error names the stages that failed.
 func (r *report) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

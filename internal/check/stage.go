@@ -18,7 +18,7 @@ import (
 type stage struct {
 	name  string
 	lane  string
-	after []string // stages of other lanes that must succeed first
+	after []string // the stage waits until these stages have succeeded
 	run   func(ctx context.Context, s *sink) error
 }
 
@@ -29,11 +29,11 @@ type sink struct {
 	report *report
 }
 
-// grace is how long a command may take to remove its labs after it got the signal to end.
+// After the signal to end, a command may take the time `grace` to remove its labs.
 const grace = 2 * time.Minute
 
-// command runs a command in its own process group and calls the function `line` with
-// each line of its output. The output is written to the stage's log.
+// The method `command` runs a command in its own process group and calls the function
+// `line` with each line of its output. The output is written to the stage's log.
 func (s *sink) command(ctx context.Context, env []string, line func(string), args ...string) error {
 	fmt.Fprintf(s.log, "$ %s %s\n", strings.Join(env, " "), strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

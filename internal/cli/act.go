@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// act is an entry of the audit trail, in the form for people and programs. If an action was denied, `Who` is the
-// caller that tried it.
+// The type `act` is an entry of the audit trail, in the form for people and programs. If the server denied an
+// action, `Who` is the caller that wanted to do it.
 type act struct {
 	Seq    uint64          `json:"seq"`
 	At     time.Time       `json:"at"`
@@ -21,12 +21,12 @@ type act struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// maxAct is the largest size of `Who` and of `What`, in bytes, in a line for other systems. With this limit the line
-// always fits into one datagram of syslog.
+// In a line for other systems, `Who` and `What` have at most maxAct bytes each. With this limit the line always fits
+// into one datagram of syslog.
 const maxAct = 4 << 10
 
 // AuditLine returns an act as a line of JSON for other systems. The line does not contain the event itself, because
-// an event may contain values. It cuts long texts.
+// an event may contain values. AuditLine cuts long texts.
 func AuditLine(entry api.AuditEntry) ([]byte, error) {
 	a, err := actOf(entry)
 	if err != nil {
@@ -41,7 +41,7 @@ type auditLine struct {
 	Who    string       `json:"who"`
 	What   string       `json:"what"`
 	Denied bool         `json:"denied,omitempty"`
-	Link   tutti.Digest `json:"link"` // the link in the log's chain, for `tutti audit verify`
+	Link   tutti.Digest `json:"link"` // the link of the entry, which `tutti audit verify` checks
 }
 
 func actOf(entry api.AuditEntry) (act, error) {
@@ -56,7 +56,7 @@ func actOf(entry api.AuditEntry) (act, error) {
 	return a, nil
 }
 
-// what returns a text about the action, without the name of the person.
+// The function `what` returns a text about the action, without the name of the person.
 func what(body tutti.Body) string {
 	if act := eventViewOf(body).act; act != nil {
 		return act(body)
@@ -64,7 +64,7 @@ func what(body tutti.Body) string {
 	return body.Kind() + " " + body.ID()
 }
 
-// decisions summarizes the decisions of nodes about a request. --json shows all decisions.
+// The function `decisions` summarizes the decisions of nodes about a request. --json shows all decisions.
 func decisions(all []tutti.RemoteDecision) string {
 	var out []string
 	for _, d := range all {

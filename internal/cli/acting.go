@@ -21,11 +21,11 @@ type TrustOperator struct {
 // OperatorsTrusted are the operators who may sign actions now.
 type OperatorsTrusted struct {
 	Operators []string `json:"operators"`
-	// Added and Left are the differences to the last list that the operator's directory has stored, with the digests of
-	// the keys.
+	// Added and Left compare this list with the last list that the operator's directory has stored: the operators who
+	// are new, and the operators who are gone. Each text contains the digest of the operator's key.
 	Added []string `json:"added,omitempty"`
 	Left  []string `json:"left,omitempty"`
-	Note  string   `json:"note,omitempty"` // the problem with the last list
+	Note  string   `json:"note,omitempty"` // a problem that the command found with the last list
 }
 
 func newOperatorKeyCommand(o *options) *cobra.Command {

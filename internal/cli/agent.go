@@ -44,7 +44,7 @@ type JoinNode struct {
 type JoinedNode struct {
 	Node  tutti.NodeName `json:"node"`
 	Dir   string         `json:"dir"`
-	Found []Finding      `json:"found,omitempty"` // things that will not work on this node in its present state
+	Found []Finding      `json:"found,omitempty"` // problems of this node, found by the doctor
 }
 
 // rootFlag adds a hidden flag that only tests use. A real node has only one Puppet.

@@ -109,15 +109,15 @@ type auditHead struct {
 
 const auditHeadFile = "audit.head"
 
-// verified is the result of a verification.
+// The type `verified` is the result of a verification.
 type verified struct {
 	Entries int          `json:"entries"`
-	Bare    int          `json:"bare"` // number of entries of which the trail has only a digest
+	Bare    int          `json:"bare"` // number of entries whose content is gone, so only a digest is left
 	First   uint64       `json:"first"`
 	Last    uint64       `json:"last"`
 	Before  tutti.Digest `json:"before,omitempty"` // link before the first entry
 	Head    tutti.Digest `json:"head"`
-	Known   *auditHead   `json:"contains,omitempty"` // the stored head, if the log contains it
+	Known   *auditHead   `json:"contains,omitempty"` // the stored head; nil if the log does not contain it
 }
 
 func newAuditVerifyCommand(o *options) *cobra.Command {
@@ -181,7 +181,8 @@ func readAuditHead(file string) (*auditHead, error) {
 	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s was not written by tutti audit verify; if you know why, remove it", file)
 }
 
-// remember writes the head to a file, and returns false if there is no operator's directory.
+// The function `remember` writes the head to a file, and returns false if there is no
+// operator's directory.
 func remember(file string, h auditHead) (bool, error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -219,7 +220,7 @@ func (v *verification) add(e api.AuditEntry) error {
 
 func (v *verification) when() string { return v.known.At.Local().Format(time.DateTime) }
 
-// end returns an error if the log does not contain the stored head.
+// The method `end` returns an error if the log does not contain the stored head.
 func (v *verification) end(now time.Time) error {
 	switch {
 	case v.known == nil && v.chain.Count == 0:
@@ -268,7 +269,7 @@ func (v *verification) text(remembered bool) string {
 	return b.String()
 }
 
-// thousands formats a number with commas.
+// The function `thousands` formats a number with commas.
 func thousands(n uint64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

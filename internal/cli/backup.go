@@ -16,7 +16,7 @@ type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
 	// Into is a directory. If Into is set, File is empty, and the time becomes the name of the backup. After a new
-	// backup, only the latest backups stay. Keep is their number.
+	// backup, old backups are removed, so that at most Keep backups stay.
 	Into string
 	Keep int
 }
@@ -104,8 +104,8 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 		Long: `Nodes and operators refuse a server whose log has gone back. Nodes and
 operators also refuse one of two servers that were made from the same log. This command
 marks the right server. The server's next start begins a new epoch, and nodes and
-operators accept the server. Everything that is not in this log is lost. Nodes that have
-run since then run again.
+operators accept the server. Everything that is not in this log is lost. A node that has
+run since then runs again.
 
 Stop the server first. "tutti server restore" begins a new epoch by itself.
 

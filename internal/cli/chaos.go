@@ -16,7 +16,8 @@ type Chaos struct {
 	Plan tutti.PlanName
 	Seed uint64
 	For  time.Duration
-	// If Turns is set, the test afterwards replaces, clones and sets back machines, and restores the server.
+	// If Turns is set, the test has a second part, in which it replaces, clones and sets back machines, and
+	// restores the server.
 	Turns bool
 }
 

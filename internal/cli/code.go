@@ -22,7 +22,7 @@ func newCodeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// PushCode is an environment that is signed and sent to the server.
+// PushCode names an environment that shall be signed and sent to the server.
 type PushCode struct {
 	Dir         string
 	Environment string
@@ -125,7 +125,7 @@ themselves.`,
 	}
 }
 
-// heldText returns a text about the release for which nodes wait after a push.
+// If pushed code is held, heldText returns a text that says until when nodes wait.
 func heldText(b tutti.CodePushed) string {
 	switch {
 	case !b.Held:
@@ -194,7 +194,7 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 	return f, source, err
 }
 
-// pushable is everything that a push of a fleet file may send.
+// The type `pushable` contains all data that a push may send.
 type pushable struct {
 	fleet  tutti.Fleet
 	source api.FleetSource
@@ -202,7 +202,7 @@ type pushable struct {
 	code   tutti.Digest // digest of the code in dir
 }
 
-// pushWhat selects the parts of a pushable that are sent to the server.
+// pushWhat says which parts of a pushable are sent to the server.
 type pushWhat int
 
 const (
@@ -210,7 +210,7 @@ const (
 	pushAll     pushWhat = iota
 	pushChanged          // nothing if the server has this code and this fleet file
 	pushFleet            // only the fleet file
-	pushAgain            // everything; the counter for the code is higher than the server's counter
+	pushAgain            // everything; the code is signed with a higher counter than the server has
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
@@ -241,8 +241,9 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
-// push sends code and fleet file. If many nodes would begin to run, the method first asks a person. It sends the
-// fleet file last, so the server always has the code that a plan needs.
+// The method `push` sends code and fleet file. If many nodes would begin to run, the method first asks a
+// person. The method sends the code first and the fleet file last. So the server always has the code that a
+// plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)

@@ -20,8 +20,8 @@ func (o *options) addYes(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
-// confirm asks a person on the terminal, even if standard input is not the terminal. If there is no terminal,
-// --yes is needed.
+// The method `confirm` asks a person on the terminal, even if standard input is a file or a pipe. If there is no
+// terminal, the method returns an error, and the person must use --yes.
 func (o *options) confirm(cmd *cobra.Command, what string) error {
 	if o.yes {
 		return nil
@@ -39,8 +39,8 @@ func (o *options) confirm(cmd *cobra.Command, what string) error {
 	return nil
 }
 
-// terminal returns the terminal on which a person can answer a question. The question is on standard error. If there
-// is no terminal, the function returns nil.
+// The function `terminal` returns the terminal on which a person can answer a question. The command prints the
+// question to standard error. If there is no terminal, the function returns nil.
 func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 	if isTerminal(cmd.InOrStdin()) {
 		return cmd.InOrStdin(), func() {}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestATerminalIsSeen checks that confirm recognizes a terminal also through the visibleWriter, which is standard
-// error of all commands.
+// TestATerminalIsSeen checks that isTerminal recognizes a terminal, even inside a visibleWriter. Standard error
+// of all commands is a visibleWriter.
 func TestATerminalIsSeen(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {

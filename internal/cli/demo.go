@@ -21,9 +21,9 @@ type Demo struct {
 	JSON bool
 	Dir  string // directory of the examples
 
-	Converge bool // converge instead of running the plan
+	Converge bool // deploy the example by converging, and not with its plan
 
-	Release string // Debian release to use in place of the lab file's
+	Release string // Debian release that replaces the release in the lab file
 }
 
 // demoLine is the last line of a demonstration that uses converge. demoLine describes the first job, and counts the

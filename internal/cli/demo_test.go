@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// watched is a server that sends the same events for every job.
+// The type `watched` is a server that sends the same events for every job.
 type watched struct{ Server }
 
 func (watched) WatchJob(_ context.Context, _ api.WatchJob, f func(api.Watched) error) error {

@@ -22,7 +22,7 @@ type Finding struct {
 	What  string `json:"what"`
 	Means string `json:"means"`
 	Mend  string `json:"mend"`
-	Hint  bool   `json:"hint,omitempty"` // set if nothing is wrong, but something could be better
+	Hint  bool   `json:"hint,omitempty"` // nothing is wrong, but the administrator could improve something
 }
 
 func newDoctorCommand(o *options) *cobra.Command {
@@ -90,7 +90,7 @@ func writeFindings(w io.Writer, found []Finding) error {
 	return nil
 }
 
-// wrong reports whether one of the findings is more than a hint.
+// The function `wrong` reports whether one of the findings is more than a hint.
 func wrong(found []Finding) bool {
 	return slices.ContainsFunc(found, func(f Finding) bool { return !f.Hint })
 }

@@ -16,8 +16,8 @@ func addDryRun(cmd *cobra.Command, dryRun *bool) {
 	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: show which nodes would run, and when")
 }
 
-// effect asks the server what a change would cause. With --yes, the method sends no
-// request.
+// The method `effect` asks the server what a change would cause. With --yes, the method
+// sends no request.
 func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
 		return api.Effect{}, nil
@@ -25,7 +25,8 @@ func (o *options) effect(cmd *cobra.Command, server Server, key string, value js
 	return server.Effect(cmd.Context(), key, value)
 }
 
-// wide reports whether a change causes so many runs that a person must confirm it.
+// The function `wide` reports whether a change causes so many runs that a person must
+// confirm it.
 func wide(e api.Effect) bool { return e.Reactive && e.Runs > e.AskAbove }
 
 func (o *options) showEffect(cmd *cobra.Command, server Server, key string, value json.RawMessage) error {

@@ -51,8 +51,8 @@ func claimedLine(p *progress, e tutti.Event) []string {
 	return []string{fmt.Sprintf("%s: %s begins", r.Step, r.Node)}
 }
 
-// atGate returns the lines for an event at a run's gate. If the gate stopped the run, the lines report this. For other
-// events, the lines say what the event means in a step of this kind.
+// atGate returns the lines for an event at a run's gate. If the run was stopped at its gate, the lines say so. For
+// other events, the view of the step's kind defines the lines.
 func atGate(p *progress, e tutti.Event) []string {
 	r := p.run(e)
 	if r == nil {

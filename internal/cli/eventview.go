@@ -11,18 +11,19 @@ import (
 
 // eventView defines how people see events of one kind.
 type eventView struct {
-	// act returns the text for the audit trail, which says what happened but not who did it. If `act`
-	// is nil, the trail shows the kind and the id.
+	// The function `act` returns the text for the audit trail. The text says what happened, but not
+	// who did it. If `act` is nil, the trail shows the kind and the id of the event.
 	act func(tutti.Body) string
-	// line returns the plain lines for a watch. If `line` is nil, there are no lines.
+	// The function `line` returns the plain lines that a person who watches the job sees. If `line`
+	// is nil, there are no lines.
 	line func(*progress, tutti.Event) []string
-	// above returns the lines that stay above the live tree, and whether they report a problem. If
-	// `above` is nil, the tree alone is enough.
+	// The function `above` returns the lines that stay above the live tree, and whether they report
+	// a problem. If `above` is nil, there are no such lines.
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 
-// eventViews defines for each kind of event how people see it. If a kind is not shown, its row is
-// empty.
+// eventViews has a row for each kind of event, which defines how people see such events. If people
+// do not see them, the row is empty.
 var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
@@ -134,17 +135,19 @@ func eventViewOf(body tutti.Body) eventView {
 	return eventView{act: unknownAct, line: unknownLine, above: unknownAbove}
 }
 
-// inTrail converts a function for one kind of body to a function for any body.
+// inTrail makes the function `act` of a view. Its argument is a function for one kind of body.
 func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
 	return func(b tutti.Body) string { return f(b.(B)) }
 }
 
-// inWatch does the same as inTrail, for a line in a watch.
+// inWatch makes the function `line` of a view, from a function that returns one line for one kind
+// of body.
 func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progress, tutti.Event) []string {
 	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
 }
 
-// badNews makes the lines of a watch stay above the tree, as a problem.
+// badNews makes the function `above` of a view. It returns the lines of the function `line`, and
+// reports them as a problem.
 func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.Event) ([]string, bool) {
 	return func(p *progress, e tutti.Event) ([]string, bool) { return line(p, e), true }
 }

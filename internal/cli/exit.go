@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// CommandExit is the exit code of a command that has already printed everything. CommandExit is
-// also the exit code of a command that tutti ran for the user. Main ends the process with this
-// code and prints nothing.
+// CommandExit is the exit code of a command that has already printed everything. If tutti ran
+// another program for the user, CommandExit is the exit code of that program. Main ends the
+// process with this code and prints nothing.
 type CommandExit int
 
 // Error names the code.

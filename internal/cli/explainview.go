@@ -31,7 +31,7 @@ func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printRest(w, n.Keys, n.Absent, tutti.Record{Exports: n.Exports, Published: n.Published})
 }
 
-// standing describes the state of a node in one line.
+// The function `standing` describes the state of a node in one line.
 func standing(st api.NodeStanding, now time.Time) string {
 	text := string(st.State)
 	if !st.Since.IsZero() {
@@ -89,8 +89,8 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	root.print(w)
 }
 
-// basisText describes in one line what a node's state depends on, apart from
-// answers.
+// A node's state depends on answers and on some other data. basisText describes the
+// other data in one line.
 func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
 	switch {
@@ -101,7 +101,7 @@ func basisText(b api.NodeBasis, now time.Time) string {
 	default:
 		parts = append(parts, "the environment that the node names")
 	}
-	if b.Program != "" { // a server of an earlier release does not tell it
+	if b.Program != "" { // a server of an earlier release does not send the program
 		parts = append(parts, fmt.Sprintf("mode %s", b.Program))
 	}
 	if b.Puppet != "" {
@@ -137,7 +137,7 @@ func stillSo(e api.NodeExplanation) string {
 	return fmt.Sprintf("and %d questions have another answer now", len(e.Changed))
 }
 
-// askedAt returns the place in the code where a question was asked, with the
+// askedAt returns a text about the place in the code that asked a question, with the
 // class or define.
 func askedAt(p tutti.Place) string {
 	text := strings.TrimPrefix(place(p), "  at ")
@@ -247,7 +247,7 @@ func addWait(root *outline, wait api.WaitedFor, now time.Time) {
 	}
 }
 
-// some returns the first few names.
+// The function `some` returns the first few names.
 func some[T ~string](names []T) string {
 	const most = 8
 	if len(names) <= most {
@@ -353,8 +353,8 @@ func printResourceExplanation(w io.Writer, e api.ResourceExplanation, now time.T
 	root.print(w)
 }
 
-// addReads adds what was read in the classes that declare a resource, with an
-// explanation.
+// addReads adds lines about a resource. The lines say which answers the run read in the
+// classes that contain the resource.
 func addReads(root *outline, e api.ResourceExplanation) {
 	if !e.Reported {
 		root.add("it is unknown what was read for it, because only the report shows the classes that contain it")

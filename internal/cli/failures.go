@@ -9,11 +9,12 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// saidFailures contains the failures that were already printed. Each entry has the first node with the failure.
+// saidFailures remembers the failures that were already printed. The key is the text of failedAs, the value is the
+// first node with this failure.
 type saidFailures map[string]tutti.NodeName
 
-// details returns the details of a run's failure. If the same failure was already printed, the result only names the
-// first node with this failure.
+// The method `details` returns the details of a run's failure. If the same failure was already printed, the result
+// only names the first node with this failure.
 func (s saidFailures) details(r *engine.Run) []string {
 	lines := details(*r.Result)
 	if r.Result.Outcome != tutti.Failed || len(lines) == 0 {
@@ -31,8 +32,9 @@ func (s saidFailures) details(r *engine.Run) []string {
 	return []string{"the same as " + string(first)}
 }
 
-// failedAs returns a text that is equal for runs with the same outcome, messages and places. The text does not
-// contain the node's name, which Puppet adds to a compile error.
+// failedAs returns a text by which runs with the same failure are found. Two runs have the same text if outcome,
+// messages and places are the same. The text does not contain the node's name, which Puppet adds to a compile
+// error.
 func failedAs(r *engine.Run) string {
 	text := strings.Join(append(details(*r.Result), outcome(r.Result.Outcome, r.Result.Reason), r.Result.Message), "\n")
 	return strings.ReplaceAll(text, " on node "+string(r.Node), "")

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// broken is a job in which no node can compile. Each message contains the name of its node. The last node fails at
-// another line, and the last but one at another column.
+// The function `broken` returns the progress of a job in which no node can compile. Each message contains the name
+// of its node. The last node fails at another line than the others. The node before it fails at another column.
 func broken(nodes int) (*progress, []string) {
 	p := newProgress()
 	var names []tutti.NodeName

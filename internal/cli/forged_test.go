@@ -14,8 +14,9 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// forge sets every text in a value, at any depth, to a text with a second line. The function does not change names.
-// The types of names have checks, so no invalid name can get in.
+// The function `forge` sets every text in a value, at any depth, to a text with a second line. Values of other
+// string types, such as names of nodes, become `x`. These types are checked when they are read, so they never
+// contain a second line.
 func forge(v reflect.Value, depth int) {
 	const text = "x\nFORGED\tby a node"
 	if depth > 8 || !v.CanSet() {

@@ -101,7 +101,7 @@ func printSuggested(w io.Writer, got api.SuggestedGrants) {
 	}
 }
 
-// maxNodes is how many nodes one line names at most.
+// One line names at most maxNodes nodes.
 const maxNodes = 8
 
 // someNodes returns the first few names of nodes, and how many nodes are left out.

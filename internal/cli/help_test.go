@@ -166,13 +166,13 @@ func TestHelpHasExamples(t *testing.T) {
 	})
 }
 
-// isGroup reports whether c only groups other commands. Such a command accepts any arguments, but only to report an
-// error about the arguments.
+// isGroup reports whether c only groups other commands. Such a command accepts all arguments, so that it can itself
+// return an error about an unknown command.
 func isGroup(c *cobra.Command) bool {
 	return c.HasSubCommands() && c.ValidateArgs(strings.Fields("a b c d")) == nil
 }
 
-// shellWord matches a word, a quoted word, or a sign between commands.
+// shellWord matches a word, a quoted word, one of the signs | < >, or a comment.
 var shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|[|<>]|#.*|[^\s|<>'"#][^\s|<>'"]*`)
 
 // commandsOf parses the tutti commands in a shell line as the program would, and returns their paths.

@@ -105,7 +105,7 @@ func newJobShowCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// jobParts selects the optional parts of a job that are shown.
+// jobParts says which optional parts of a job are shown.
 type jobParts struct{ reads, changes bool }
 
 func jobArg(args []string) tutti.JobID {
@@ -213,8 +213,8 @@ func printRead(w io.Writer, read tutti.Read, note string) {
 	printLine(w, "  read       %s  %s%s%s\n", question(read.Query), answer, place(read.At), note)
 }
 
-// printRest prints the other parts of a record, which are hiera keys, exports
-// and values.
+// printRest prints the parts of a record that are not reads: hiera keys, exports and
+// values.
 func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 	printLine(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(keys, "key"), absent)
 	for _, e := range rec.Exports {
@@ -233,7 +233,7 @@ func question(q tutti.Query) string {
 	return oneLine(text, maxLine)
 }
 
-// maxLine is how many bytes of a foreign text are shown.
+// At most maxLine bytes of a text from a node, an operator or a server are shown.
 const maxLine = 4 << 10
 
 func place(p tutti.Place) string {

@@ -31,7 +31,7 @@ type summaryLine struct {
 	Error        string        `json:"error,omitempty"`
 }
 
-// summarize returns the numbers of a job, for programs.
+// The function `summarize` returns the last line, with the numbers of a job.
 func summarize(j *engine.Job, now time.Time) summaryLine {
 	s := j.Summary(now)
 	return summaryLine{
@@ -73,5 +73,5 @@ func (v *jsonView) finish(err error) {
 
 func (v *jsonView) close() {}
 
-// seconds converts a duration to seconds with three decimal places.
+// The function `seconds` converts a duration to seconds with three decimal places.
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -26,8 +26,8 @@ type Lab struct {
 	// Exec replaces this process by a command on a host of the named lab. If the lab's name
 	// is empty, there must be only one lab. Exec returns only on an error.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Bases builds the bases that the lab file's hosts need and that do not exist yet.
-	// Bases returns the directories of all these bases.
+	// The hosts of the lab file need bases. Bases builds those that do not exist yet, and
+	// returns the directories of all of them.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a temporary copy of a base.
 	Run func(ctx context.Context, run LabRun) error
@@ -35,7 +35,7 @@ type Lab struct {
 	Faults LabFaults
 }
 
-// LabView is a lab in the form for people.
+// LabView is the data about a lab that the commands print.
 type LabView struct {
 	Name   string        `json:"name"`
 	Subnet string        `json:"subnet"`
@@ -43,7 +43,7 @@ type LabView struct {
 	Hosts  []LabHostView `json:"hosts"`
 }
 
-// LabHostView is a host of a lab in the form for people.
+// LabHostView is the data about a host of a lab that the commands print.
 type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
@@ -62,7 +62,7 @@ type LabRun struct {
 	Args     []string
 }
 
-// LabBind makes a path of the outer machine visible at another path in the copy.
+// LabBind makes a file or directory of this machine visible in the copy, at another path.
 type LabBind struct {
 	Source, Destination string
 	ReadOnly            bool

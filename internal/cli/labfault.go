@@ -16,8 +16,8 @@ import (
 // wanted state, the functions return no error.
 type LabFaults struct {
 	Cut, Heal, Kill, Start func(ctx context.Context, lab, host string) error
-	// Slow delays packets. Slow also drops a part of the packets, from 0 to less than 1.
-	// If `delay` and `loss` are zero, the link becomes normal.
+	// Slow delays packets. Slow also drops a share of the packets: `loss` is from 0 to
+	// less than 1. If `delay` and `loss` are zero, the link becomes normal.
 	Slow func(ctx context.Context, lab, host string, delay time.Duration, loss float64) error
 	// Relay is the process that makes a link slow.
 	Relay func(ctx context.Context, args []string) error

@@ -40,8 +40,9 @@ func leaseWord(s tutti.LeaseState) string {
 	return string(s)
 }
 
-// describeLease returns lines about problems, and a line when all nodes are held
-// or released. One line for each node would hide these lines.
+// describeLease returns lines about problems, and one line when all nodes are held or
+// all are released. It returns no line for each single node, because among so many
+// lines nobody would see a problem.
 func describeLease(j *engine.Job, b *tutti.LeaseChanged) []string {
 	switch {
 	case j.Leases == nil: // the watch has not seen the start of the job

@@ -20,10 +20,10 @@ type LeftNode struct {
 	Node    tutti.NodeName `json:"node"`
 	Told    bool           `json:"told"` // the server has removed the node
 	Remains []string       `json:"remains,omitempty"`
-	Owed    []string       `json:"owed,omitempty"` // resources that runs should have refreshed and did not
+	Owed    []string       `json:"owed,omitempty"` // resources that the node's runs should have refreshed, but have not
 }
 
-// Leaver reverses the join of this machine.
+// Leaver makes this machine leave its fleet.
 type Leaver func(ctx context.Context, o LeaveNode) (LeftNode, error)
 
 func newLeaveCommand(o *options) *cobra.Command {

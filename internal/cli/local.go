@@ -16,7 +16,8 @@ import (
 type Local interface {
 	// Status returns what the node has stored. Status does not need a running agent.
 	Status(dir string) (LocalStatus, error)
-	// Run makes the agent begin a run. Run yields what happens in the run, and returns the ended run.
+	// Run makes the agent begin a run. While the run goes on, Run yields what happens in it. At the end Run returns
+	// the run.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
 	// Log yields the log of a run and returns the run. If `run` is empty, Log uses the latest run.
 	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
@@ -36,7 +37,7 @@ type LocalStatus struct {
 	NoSafety    string       `json:"no_safety,omitempty"`
 	Environment string       `json:"environment,omitempty"`
 	Code        tutti.Digest `json:"code,omitempty"`
-	As          tutti.RunID  `json:"as,omitempty"` // the run whose code a local run uses
+	As          tutti.RunID  `json:"as,omitempty"` // a local run uses the code of this run
 	HeldBy      tutti.JobID  `json:"held_by,omitempty"`
 	// number of ended runs that the server has not received yet
 	Waiting int        `json:"waiting,omitempty"`
@@ -50,7 +51,7 @@ type LocalRun struct {
 	Local  *tutti.Local  `json:"local,omitempty"` // nil if the server ordered the run
 	Mode   tutti.Mode    `json:"mode"`
 	Began  time.Time     `json:"began,omitzero"`
-	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
+	Result *tutti.Result `json:"result,omitempty"` // nil: the run goes on
 	Told   bool          `json:"told,omitempty"`   // the server has the result, or will get it later
 	// Refused is the reason why the server refused the result and counts the run as failed. Refused is empty if the
 	// server has accepted the result or has not received it yet.
@@ -208,7 +209,8 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 	}
 }
 
-// codeWords names the code in the same way as run show. Code of a Puppet Server has no digest.
+// codeWords returns a text about the code, in the same form as `tutti run show`. Code of a Puppet Server has no
+// digest.
 func codeWords(code tutti.Digest, environment string) string {
 	if code == "" {
 		return "of the Puppet Server, environment " + orDash(environment)
@@ -216,7 +218,8 @@ func codeWords(code tutti.Digest, environment string) string {
 	return fmt.Sprintf("%.12s of environment %s", code.Hex(), environment)
 }
 
-// whose returns the job of a run, or a word for a run that no server ordered.
+// The method `whose` returns the job of a run. For a run that no server ordered, it returns the word for this kind
+// of run.
 func (r LocalRun) whose() string {
 	if r.Local != nil || r.Job == "" {
 		return foreignWord(r.Local)

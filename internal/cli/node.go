@@ -115,8 +115,8 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
-// stands describes the state of a node in one or two words. If the server is of an earlier release, it does not
-// send the state, and the text is empty.
+// The function `stands` describes the state of a node in one or two words. A server of an earlier release does
+// not send the state. The text then is a dash.
 func stands(n api.NodeView) string {
 	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"
@@ -139,11 +139,11 @@ func countStands(nodes []api.NodeView) string {
 	return strings.Join(out, ", ")
 }
 
-// byState sorts the states of nodes. Good comes first, and the states that need most attention come last.
-// Unknown states are last.
+// byState sorts the states of nodes. Good comes first. The more attention a state needs, the later it comes.
+// States that this release does not know come last.
 func byState(a, b api.NodeState) int {
 	order := []api.NodeState{api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeNew}
-	// a state of a later release gets the largest number
+	// an unknown state is not in the list: its index is -1, which becomes the largest unsigned number
 	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) }
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
@@ -156,12 +156,13 @@ func lastOutcome(n api.NodeView) string {
 	return orDash(outcome(n.Outcome, n.Reason))
 }
 
-// conflict explains what two machines with the same key mean, and what to do.
+// The function `conflict` returns a text about a node of which two machines have the key: what follows from
+// this, and what to do.
 func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; the server accepts nothing from the node and begins nothing there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }
 
-// notNoted returns a text about a node that could not note runs that Tutti did not start.
+// notNoted returns a text for a node whose agent could not record runs that Tutti did not start.
 func notNoted(n api.NodeView) string {
 	return "runs that Tutti did not start could not be noted: " + tutti.OneLine(n.Unnoted)
 }
@@ -211,7 +212,7 @@ func foreignWords(l *tutti.Local) string {
 	return "local, begun by a person on the node"
 }
 
-// outcome formats an outcome with its reason, in the syntax of plans.
+// The function `outcome` formats an outcome with its reason, in the syntax of plans.
 func outcome(o tutti.Outcome, r tutti.Reason) string {
 	if r == "" {
 		return string(o)

@@ -30,8 +30,8 @@ func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (api.NodeD
 	return api.NodeDetail{}, err
 }
 
-// TestWhoIsTooOld checks old agents and old grants. Both views name the affected node, the agent's version and the
-// remedy, and say nothing about other nodes.
+// TestWhoIsTooOld checks old agents and old grants. The list of nodes and the view of one node name the affected
+// node, the agent's version and the remedy. They say nothing about other nodes.
 func TestWhoIsTooOld(t *testing.T) {
 	const says = "its agent (0.2.0) does not know debug, of_later: upgrade tutti on web-01"
 	const old = "node db-01 may export Mount, Service by grants from before 0.3.0: these grants give root on every node that collects the exports"
@@ -61,7 +61,7 @@ func TestWhoIsTooOld(t *testing.T) {
 	}
 }
 
-// standing is a server whose nodes are in given states.
+// The type `standing` is a server whose nodes are in given states.
 type standing struct {
 	cli.Server
 	nodes []api.NodeView

@@ -64,8 +64,8 @@ func operatorState(v api.OperatorView) string {
 	return "good"
 }
 
-// day formats a local date and time at which something ends. If the time is unknown, the function
-// returns a dash.
+// The function `day` formats a local date and time at which something ends. If the time is unknown, the
+// function returns a dash.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return "-"

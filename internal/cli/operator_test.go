@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-// revokes is a server that answers each revocation with the value of `out`.
+// The type `revokes` is a server that answers each revocation with the value of `out`.
 type revokes struct {
 	cli.Server
 	out api.RevokedOperator

@@ -17,15 +17,15 @@ func newOutline(format string, args ...any) *outline {
 	return &outline{text: fmt.Sprintf(format, inLine(args)...)}
 }
 
-// add adds a line below o, and returns the new line.
+// The method `add` adds a line below o, and returns the new line.
 func (o *outline) add(format string, args ...any) *outline {
 	line := newOutline(format, args...)
 	o.below = append(o.below, line)
 	return line
 }
 
-// print writes the outline as a tree. If a text has several lines, all of them have the
-// same indentation.
+// The method `print` writes the outline as a tree. If a text has several lines, all of them have
+// the same indentation.
 func (o *outline) print(w io.Writer) { o.write(w, "", "") }
 
 func (o *outline) write(w io.Writer, first, rest string) {

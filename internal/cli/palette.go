@@ -2,7 +2,8 @@ package cli
 
 import "github.com/tutti-project/tutti/internal/engine"
 
-// palette decides whether colours are used. If it is true, colours are used.
+// A palette that is true adds colours to texts. A palette that is false leaves texts
+// unchanged.
 type palette bool
 
 func (p palette) color(code, s string) string {
@@ -17,7 +18,7 @@ func (p palette) plain(s string) string { return s }
 func (p palette) bold(s string) string  { return p.color("1", s) }
 func (p palette) dim(s string) string   { return p.color("2", s) }
 
-// mark returns one character for the state of a step.
+// The method `mark` returns one character for the state of a step.
 func (p palette) mark(s engine.StepState) string {
 	switch s {
 	case engine.Done:

@@ -44,8 +44,8 @@ func (v *plainView) finish(err error) {
 
 func (v *plainView) close() {}
 
-// details returns the failures of a run, one line each. For a noop run, details also
-// returns what the run would change.
+// The function `details` returns the failures of a run, one line each. For a noop run, details also returns what the
+// run would change.
 func details(res tutti.Result) []string {
 	var out []string
 	for _, f := range res.Failures {
@@ -60,7 +60,7 @@ func details(res tutti.Result) []string {
 	return out
 }
 
-// ending describes in a few words how a run ended.
+// The function `ending` describes in a few words how a run ended.
 func ending(r *engine.Run) string {
 	if r.Lost != "" {
 		text := "lost: " + r.Lost
@@ -114,7 +114,7 @@ func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	}
 	printLine(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
 		short(s.Wall), count(s.Runs, "run"), s.Compiles, s.Failed, short(s.CriticalPath))
-	if j.Message != "" && converges { // print one line for each node
+	if j.Message != "" && converges { // the message has one line for each node
 		fmt.Fprintln(w, j.Message)
 	}
 }

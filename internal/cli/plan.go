@@ -64,7 +64,7 @@ func newPlanShowCommand(o *options) *cobra.Command {
 			for _, p := range plans {
 				targets, err := fleet.Resolve(f, nil, p)
 				if err != nil {
-					targets = nil // only the server knows some of the groups
+					targets = nil // some groups are known only to the server, so do not show targets
 				}
 				fmt.Fprint(cmd.OutOrStdout(), fleet.Render(p, targets))
 			}

@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PolicyFinding is a line in a node's policy whose effect is not what it seems to
-// be.
+// PolicyFinding is a line in a node's policy that does not have the effect that a
+// reader expects.
 type PolicyFinding struct {
 	Line int    `json:"line"`
 	What string `json:"what"`
-	Open bool   `json:"fails_open,omitempty"` // the policy allows something that looks denied
+	Open bool   `json:"fails_open,omitempty"` // the policy allows something that a reader believes to be denied
 }
 
 func newPolicyCommand(o *options) *cobra.Command {

@@ -9,13 +9,13 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// progress is the state of a job after the events received so far. It uses the same fold as the server, and
-// also contains what happens inside the runs.
+// The type `progress` is the state of a job that is watched, as far as its events were received. It folds the
+// events in the same way as the server. It also knows from live messages what happens inside the runs.
 type progress struct {
-	mu    sync.Mutex // needed because one goroutine may read while another calls the method apply
+	mu    sync.Mutex // needed because one goroutine may read while another goroutine calls the method `apply`
 	state *engine.State
 	told  []tutti.Event // the job's events received so far, in order
-	again int           // number of these events that were received again since the last call of the method begin
+	again int           // after a new connection the server sends all events again: how many of `told` it has sent again
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	said  saidFailures
@@ -26,7 +26,7 @@ type progress struct {
 type liveRun struct {
 	phase    string
 	resource string
-	waiting  string // what holds the lock
+	waiting  string // the Puppet that has the lock
 	since    time.Time
 	done     int
 	changed  int
@@ -38,7 +38,7 @@ func newProgress() *progress {
 	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}, said: saidFailures{}}
 }
 
-// job returns the job. Before the first event, the job is empty.
+// The method `job` returns the job. Before the first event, the job is empty.
 func (p *progress) job() *engine.Job {
 	if j := p.state.Jobs[p.id]; j != nil {
 		return j
@@ -46,11 +46,12 @@ func (p *progress) job() *engine.Job {
 	return &engine.Job{}
 }
 
-// begin prepares for receiving the job's events again from the start.
+// The method `begin` is called before the server sends the job's events again, from the first event.
 func (p *progress) begin() { p.again = 0 }
 
-// apply folds one item, and reports whether the item was new. After a restore from a backup, the server may send
-// different events from some point on. In this case the method drops the events that the server no longer has.
+// The method `apply` folds one item, and reports whether the item was new. If the server was restored from a
+// backup, its events may differ from some event on. In this case the method drops the events that the server no
+// longer has.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +111,7 @@ func (p *progress) applyLive(l tutti.Live) {
 	}
 }
 
-// run returns the run to which an event belongs, or nil.
+// The method `run` returns the run to which an event belongs, or nil.
 func (p *progress) run(e tutti.Event) *engine.Run {
 	if tutti.ScopeOf(e.Body.Kind()) != tutti.ScopeRun {
 		return nil
@@ -118,7 +119,8 @@ func (p *progress) run(e tutti.Event) *engine.Run {
 	return p.state.Runs[tutti.RunID(e.Body.ID())]
 }
 
-// step returns a step of the job by its name. If the plan does not have the step, the returned step has no kind.
+// The method `step` returns a step of the job by its name. If the plan does not have the step, the returned step
+// has no kind.
 func (p *progress) step(name tutti.StepName) tutti.Step {
 	if st := p.job().Step(name); st != nil {
 		return st.Step

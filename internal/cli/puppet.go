@@ -47,7 +47,7 @@ Exit code:
 	return cmd
 }
 
-// command makes a command that requests an action from nodes and shows their answers.
+// The method `command` makes a command that requests an action from nodes and shows their answers.
 func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []api.NodeAnswer) error) *cobra.Command {
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -77,8 +77,8 @@ func (r *remote) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&r.in.Wait, "wait", tutti.DefaultRemoteWait, "how long to wait for nodes")
 }
 
-// ask returns the answers of all selected nodes, sorted by node. If the action changes something, the flag
-// --on is required.
+// The method `ask` returns the answers of all selected nodes, sorted by node. If the action changes something,
+// the flag --on is required.
 func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "name the nodes; usage: %s --on EXPRESSION; --on true selects every node", cmd.UseLine())
@@ -102,7 +102,8 @@ func askAll(cmd *cobra.Command, server api.Remotes, in api.NodesQuestion) ([]api
 	return out, err
 }
 
-// exit prints the names of the nodes that did not do the action. The exit code also reports these nodes.
+// The method `exit` prints the nodes that did not do the action, each with the reason. If there are such nodes,
+// the method returns an exit code other than 0.
 func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {
@@ -279,14 +280,14 @@ error in the command itself ends the command.`,
 	return cmd
 }
 
-// start describes how to start a round of runs.
+// The type `start` contains the settings with which a round of runs begins.
 type start struct {
 	in     api.StartJob
 	detach bool
 }
 
-// startFlags adds the flags, and returns a function that makes a value of type start from the flags. The argument
-// `limit` is how many nodes run at the same time, and 0 means all.
+// startFlags adds flags to the command. The returned function makes a value of the type `start` from these flags.
+// Its argument `limit` is how many nodes run at the same time; 0 means all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
 	var options tutti.RunOptions
@@ -305,8 +306,8 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	}
 }
 
-// runs first prints the names of the nodes that may not run. Then the method starts one job on all nodes that may
-// run.
+// The method `runs` asks the nodes whether they may run, and prints the nodes that may not. Then the method
+// starts one job on all nodes that may run.
 func (r *remote) runs(cmd *cobra.Command, s start) error {
 	server, err := r.connect()
 	if err != nil {
@@ -321,7 +322,7 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
 		}
 	}
-	// the nodes are named before the job. After the job, the exit code reports these nodes again
+	// print the nodes that may not run before the job begins; the exit code also says that there were such nodes
 	named := r.exit(cmd, answers)
 	if len(s.in.Runs.Nodes) == 0 {
 		return named

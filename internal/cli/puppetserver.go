@@ -9,7 +9,8 @@ import (
 // PuppetServerInstall names directories on the host of a Puppet Server.
 type PuppetServerInstall struct {
 	Dir string // the agent's state directory
-	// directory on the Puppet Server's modulepath. If Modules is empty, Tutti looks for the directory
+	// a directory on the Puppet Server's modulepath. If Modules is empty, Tutti looks for a directory
+	// in the default places
 	Modules string
 	User    string // the user that runs the Puppet Server
 }

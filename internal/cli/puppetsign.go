@@ -13,9 +13,10 @@ import (
 	"github.com/tutti-project/tutti/internal/selector"
 )
 
-// signed adds the operator's signature to a request, if operators sign changes in this fleet. An operator signs the
-// names of nodes, and not a selector. So the method first asks the server which nodes are selected. If this is
-// unknown for a node, the method itself returns an answer for this node.
+// The method `signed` adds the operator's signature to a request, if operators sign changes in this fleet. An
+// operator signs the names of nodes, and not a selector. So the method first asks the server which nodes are
+// selected. If the server does not know whether a node is selected, the method returns an answer that says so. The
+// node is then not asked.
 func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
@@ -25,7 +26,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, [
 	if tutti.CodeOf(err) != tutti.CodeNotFound && err != nil {
 		return in, nil, err
 	}
-	if said.Operators == nil { // also nil if the server is of release 0.2.0 or earlier
+	if said.Operators == nil { // nobody signs actions; a server of release 0.2.0 or earlier also sends no list
 		return in, nil, nil
 	}
 	chosen, err := askAll(cmd, server, api.NodesQuestion{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
@@ -49,10 +50,10 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, [
 	return in, undecided, err
 }
 
-// meant checks the list of nodes that an expression selects according to the server. The function returns the
-// selected nodes, sorted, and the nodes for which the selection is unknown. If a node's name already shows that
-// the node is not selected, the function returns an error. The result `unsure` is the number of selected nodes
-// whose names do not show that they are selected.
+// The server says which nodes an expression selects. The function `meant` checks this as far as the names of the
+// nodes allow. If the expression is false for a node's name, the function returns an error. The results `nodes` and
+// `undecided` are the selected nodes, sorted, and the nodes for which the server does not know whether they are
+// selected. The result `unsure` is the number of selected nodes whose names are not enough for the check.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {
@@ -76,8 +77,8 @@ func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecide
 	return nodes, undecided, unsure, nil
 }
 
-// confirmNodes prints the names of the nodes for which an operator will sign. If the names alone do not show that the
-// nodes are selected, confirmNodes asks the operator.
+// confirmNodes prints the names of the nodes for which an operator will sign. If the function `meant` could not check
+// all of them, confirmNodes asks the operator.
 func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure int) error {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {

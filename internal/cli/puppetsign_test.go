@@ -27,9 +27,9 @@ func (c chooser) AskNodes(_ context.Context, in api.NodesQuestion, yield func([]
 	return yield(c.says)
 }
 
-// TestWhichNodesAreSigned checks which nodes an operator signs for. The server evaluates the expression. If a node's
-// name does not match the expression, the command refuses the node. If the name does not decide, the operator
-// decides.
+// TestWhichNodesAreSigned checks which nodes an operator signs for. The server evaluates the expression. If the
+// expression is false for a node's name, the command signs nothing. If the name is not enough to evaluate the
+// expression, the command asks the operator.
 func TestWhichNodesAreSigned(t *testing.T) {
 	ok := func(n tutti.NodeName) api.NodeAnswer { return api.NodeAnswer{Node: n, Verdict: tutti.RemoteOK} }
 	for _, tc := range []struct {

@@ -40,7 +40,8 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 // reports each journal several times.
 type shownJournals map[string]bool
 
-// cut splits a message. The method returns Puppet's own text, and the journal if the journal was not printed before.
+// The method `cut` splits a message into two parts. The results are Puppet's own text, and the journal. If the same
+// journal was printed before, the journal is empty, and the text says that the journal is above.
 func (s shownJournals) cut(message string) (said string, journal []string) {
 	said, unit, lines := tutti.SplitJournal(message)
 	key := unit + "\n" + strings.Join(lines, "\n")
@@ -150,8 +151,8 @@ func runBegan(r api.RunReport) time.Time {
 	return r.ClaimedAt
 }
 
-// howLoaded describes whether Puppet was already loaded for the run, and whether facts were already collected.
-// howLoaded returns an empty text if the run's report does not say it.
+// howLoaded describes whether Puppet was already loaded for the run, and whether facts were already collected. If the
+// report does not say this, the text is empty.
 func howLoaded(r tutti.Result) string {
 	switch {
 	case r.Cold != "":
@@ -215,8 +216,9 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 	}
 }
 
-// printUnrefreshed prints the refreshes that a run has not done. Puppet's report does not have these refreshes. For a
-// good run, these are the refreshes that the node still owes. For other runs, they are failures in the run's result.
+// printUnrefreshed prints the refreshes that a run should have done and has not done. Puppet's report does not
+// contain them. After a good run, the node still owes these refreshes. After another run, the run's result lists them
+// as failures.
 func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
 	if result == nil {
 		return
@@ -278,7 +280,8 @@ func within(containers []string) string {
 	return "  in " + oneLine(strings.Join(containers, " > "), maxLine)
 }
 
-// eventText describes the change of a property with its old and new value, and whether the change was intended.
+// eventText describes the change of a property: the old value, the new value, and whether the change was corrective
+// or intentional.
 func eventText(e api.ResourceEvent) string {
 	text := changeText(e.Property, e.Old, e.New, e.Message)
 	switch e.Status {
@@ -290,14 +293,15 @@ func eventText(e api.ResourceEvent) string {
 	case "audit":
 		return changeText(e.Property, "", "", e.Message)
 	}
-	if e.Property == "" { // this event is a refresh that was caused by other changes
+	if e.Property == "" { // without a property, the event is a refresh because of other changes
 		return text
 	}
 	return text + "  " + intent(e.Corrective, e.Redacted)
 }
 
-// intent returns whether a change reverses a change from outside Puppet, or comes from new code or data. Puppet does
-// not store Sensitive values, so it cannot compare them.
+// The function `intent` returns the word for the reason of a change. A corrective change reverses a change from
+// outside Puppet. An intentional change comes from new code or data. For Sensitive values the reason is unknown,
+// because Puppet does not store them and so cannot compare them.
 func intent(corrective, redacted bool) string {
 	switch {
 	case corrective:
@@ -325,7 +329,7 @@ func oneLine(text string, most int) string {
 	return tutti.Plain(tutti.InLine(text), most)
 }
 
-// quick formats the time that a resource took.
+// The function `quick` formats the time that a resource took.
 func quick(seconds float64) string { return fmt.Sprintf("%.2fs", seconds) }
 
 func printTimes(w io.Writer, r api.Report) {

@@ -78,7 +78,7 @@ type Deps struct {
 	RotateBox func(ctx context.Context, dir string) error
 	// Sealer seals secrets.
 	Sealer Sealer
-	// CheckPolicy returns the lines in a node's policy whose effect is not what it seems to be.
+	// CheckPolicy returns the lines in a node's policy that do not have the effect that a reader expects.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
 	// Demo boots a fleet, deploys an example on it and shows it.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
@@ -147,7 +147,7 @@ func addCommands(root *cobra.Command, o *options) {
 	root.SetCompletionCommandGroupID("Set up")
 }
 
-// badInput adds CodeInvalid to errors about the arguments of all commands.
+// badInput makes all commands return CodeInvalid for wrong arguments.
 func badInput(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -171,8 +171,8 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
-// done reports a change. The method prints a text, which may be empty. With --json, it prints what was
-// changed.
+// The method `done` reports that a command has changed something. The method prints `text`, which may be
+// empty. With --json it prints `changed` instead.
 func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), changed)

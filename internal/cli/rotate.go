@@ -13,9 +13,10 @@ import (
 // RotateCodeKey selects a step of a rotation of the code-signing key.
 type RotateCodeKey struct {
 	Status bool // change nothing
-	Finish bool // after the rotation is finished, only the new key signs
+	Finish bool // finish the rotation, so that only the new key signs
 	Leave  []tutti.NodeName
-	// Confirm asks the operator whether the new key may sign things that are in use. Nil: it may.
+	// Confirm asks the operator whether the new key may sign the code and the lists that are in use. If
+	// Confirm is nil, the new key may sign them.
 	Confirm func(what []string) error
 }
 
@@ -26,13 +27,13 @@ type CodeKeyRotation struct {
 	GoesOn   bool           `json:"goes_on"`  // two keys sign
 	Finished bool           `json:"finished"` // this command has finished the rotation
 	There    int            `json:"there"`    // number of nodes that trust these keys
-	Missing  []NotThere     `json:"missing"`  // the others
-	// NotVerified is the reason why this directory cannot verify the keys that the server reports. Empty: they
-	// are verified.
+	Missing  []NotThere     `json:"missing"`  // the nodes that do not trust these keys yet
+	// NotVerified is the reason why this directory cannot verify the keys that the server reports. If
+	// NotVerified is empty, the keys are verified.
 	NotVerified string `json:"not_verified,omitempty"`
 }
 
-// NotThere is a node that does not yet trust the keys that sign, with the reason.
+// NotThere is a node that does not trust the present keys yet, with the reason.
 type NotThere struct {
 	Node tutti.NodeName `json:"node"`
 	Why  string         `json:"why"`

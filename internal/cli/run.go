@@ -46,7 +46,7 @@ on if you end this command or lose the connection.`,
 	return cmd
 }
 
-// launch contains the common flags of the commands that start a job.
+// The type `launch` contains the flags that all commands that start a job have.
 type launch struct {
 	file           string
 	noPush, detach bool
@@ -58,7 +58,7 @@ func (l *launch) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&l.detach, "detach", false, "print the job's id and return")
 }
 
-// launch pushes code and fleet file if they have changed, starts a job and shows the job.
+// The method `launch` pushes code and fleet file if they have changed, starts a job and shows the job.
 func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	server, err := o.connect()
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	}
 	if !l.noPush {
 		_, _, err := o.push(cmd, server, l.file, pushChanged)
-		if tutti.CodeOf(err) == tutti.CodeRefused { // the operator may have the right to run, but not to push
+		if tutti.CodeOf(err) == tutti.CodeRefused { // some operators may run plans, but not push code
 			err = tutti.Wrap("", err, "the server has other code or another fleet file than this directory; --no-push runs what the server has")
 		}
 		if err != nil {
@@ -88,13 +88,13 @@ const (
 	watchDeadline = 2 * time.Minute
 )
 
-// watch shows a job until its verdict. The exit code depends on the verdict. If the server restarts, the method
-// waits for the server.
+// The method `watch` shows a job until its verdict. The exit code depends on the verdict. If the server restarts,
+// the method waits for the server.
 func (o *options) watch(cmd *cobra.Command, server api.Jobs, job tutti.JobID) error {
 	return o.watchInto(cmd, server, job, newProgress())
 }
 
-// watchInto does the same as watch, for callers that need the final state of the job.
+// watchInto does the same as the method `watch`. After the call, `p` has the final state of the job.
 func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID, p *progress) error {
 	view := o.newView(cmd, p)
 	defer view.close()
@@ -111,12 +111,12 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 	return verdictExit(p.job().Verdict)
 }
 
-// follow folds the server's events into p. After a lost connection, the function starts again from the first event,
-// and p ignores the events that it has already folded.
+// The function `follow` folds the server's events into p. After a lost connection, the function starts again from
+// the first event, and p ignores the events that it has already folded.
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
-		job = cmp.Or(job, p.id) // there may be a newer job by now
+		job = cmp.Or(job, p.id) // keep watching the same job, even if there is a later one now
 		p.begin()
 		err := server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			lost = time.Time{}

@@ -22,19 +22,19 @@ import (
 
 // Sealer seals secrets on the operator's machine. The server never gets an unsealed secret.
 type Sealer interface {
-	// Init makes the recovery key in the operator's directory and returns its public key. CodeConflict: the key
-	// exists.
+	// Init makes the recovery key in the operator's directory and returns its public key. If the key exists already,
+	// Init returns CodeConflict.
 	Init(c Connection) (public string, err error)
 	// Recovery returns the public key of the recovery key. Recovery returns CodeNotFound if there is no recovery
 	// key.
 	Recovery(c Connection) (public string, err error)
-	// Seal sets a new secret for a key, and seals it to some targets. Before Seal seals to a node for the first time,
-	// Seal calls the function `ask`. If this function returns an error, the command ends.
+	// Seal gives the key `key` a new secret, and seals the secret to the targets. If this operator has never sealed
+	// to one of the nodes before, Seal first calls the function `ask`. If `ask` returns an error, nothing is sealed.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
 	// Reseal seals a secret to the nodes that do not have it yet. If `targets` is not empty, Reseal first makes
 	// them the targets of the secret. Like Seal, Reseal calls the function `ask`.
 	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
-	// Trust accepts the keys of these nodes that the server returns now.
+	// Trust makes the operator trust the keys that these nodes have now, according to the server.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
 }
 
@@ -46,8 +46,8 @@ type SealedFor struct {
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
 	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that are no longer in the fleet file
 	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes to which this operator has never sealed before
-	// Recovery is the recovery key in the fleet file. Recovery is set only if this key was made elsewhere, and this
-	// operator seals to it for the first time.
+	// Recovery is the recovery key in the fleet file. Recovery is set only if the key was not made in this
+	// operator's directory, and this operator seals to it for the first time.
 	Recovery string `json:"recovery,omitempty"`
 }
 
@@ -130,7 +130,7 @@ rotate" to give the secret another value.`,
 	}
 }
 
-// toRotate returns the nodes that are the reason to rotate a secret.
+// toRotate returns the nodes because of which a secret should get another value.
 func toRotate(s api.SecretView) []tutti.NodeName {
 	out := slices.Clone(s.Former)
 	for _, node := range s.Replaced {
@@ -199,7 +199,7 @@ the secret already do not run again.
 	return cmd
 }
 
-// askFirst returns a function that asks the operator. The function asks before a secret is sealed to a node or a
+// askFirst returns the function `ask` of a Sealer. It asks the operator whether to seal a secret to nodes or to a
 // recovery key for the first time.
 func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
 	return func(s SealedFor) error {
@@ -332,7 +332,7 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// kindOf returns the type of a value, but no part of its content.
+// kindOf returns the type of a value. The text contains no part of the value.
 func kindOf(value json.RawMessage) string {
 	switch value[0] {
 	case '"':

@@ -7,16 +7,16 @@ import (
 )
 
 // stepView defines how people see the steps of one kind. Each kind of step has its own type in
-// its own file. The type stepViews has one method for each kind, which is the kind's row in the
-// table.
+// its own file. The type stepViews is a table: for each kind it has one method, which returns
+// the kind's type.
 type stepView interface {
-	// waits returns what the step itself waits for. The text is empty if the step waits for
-	// its nodes.
+	// The method `waits` returns a text about the event or the time that the step waits for.
+	// The text is empty if the step waits only for its nodes.
 	waits(s tutti.Step) string
-	// ended returns the text for a step that ended well and has no message.
+	// The method `ended` returns the text for a step that ended well and has no message.
 	ended() string
-	// gate returns what an event at the gate of a run means in this step. The text is empty if
-	// people need not see the event.
+	// The method `gate` returns a text about an event at the gate of a run. The text is empty
+	// if people need not see the event.
 	gate(b tutti.Body) string
 }
 

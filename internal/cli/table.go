@@ -12,7 +12,7 @@ import (
 // others cannot forge a row.
 var inCell = strings.NewReplacer("\n", " ", "\t", " ")
 
-// table prints rows in columns, with column names in capitals.
+// The function `table` prints rows in columns, with column names in capitals.
 func table(w io.Writer, head string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, head)
@@ -26,7 +26,7 @@ func table(w io.Writer, head string, rows [][]string) error {
 	return tw.Flush()
 }
 
-// ago formats the time that has passed since t, in one unit.
+// The function `ago` formats the time that has passed since t, in one unit.
 func ago(t, now time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -34,7 +34,7 @@ func ago(t, now time.Time) string {
 	return short(now.Sub(t)) + " ago"
 }
 
-// short formats a duration for a person who is waiting.
+// The function `short` formats a duration for a person who is waiting.
 func short(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:

@@ -54,7 +54,8 @@ func (v *treeView) animate() {
 	}
 }
 
-// show prints the lines that stay above the tree. A timer draws the tree itself.
+// The method `show` prints the lines of an event that stay above the tree. It does not
+// draw the tree, because a timer does that.
 func (v *treeView) show(w api.Watched) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,7 +75,7 @@ func (v *treeView) show(w api.Watched) {
 	}
 }
 
-// above prints lines above the tree.
+// The method `above` prints lines above the tree.
 func (v *treeView) above(color func(string) string, lines ...string) {
 	if len(lines) == 0 {
 		return
@@ -96,7 +97,7 @@ func (v *treeView) finish(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.draw(time.Now())
-	v.drawn = 0 // the last drawing stays
+	v.drawn = 0 // do not overwrite the last drawing
 	if err == nil {
 		printSummary(&visibleWriter{file: v.out}, v.progress.job(), time.Now())
 	}
@@ -114,7 +115,7 @@ func (v *treeView) erase() {
 	}
 }
 
-// draw draws the tree in place of the last drawing.
+// The method `draw` draws the tree in place of the last drawing.
 func (v *treeView) draw(now time.Time) {
 	width, height, err := term.GetSize(int(v.out.Fd()))
 	if err != nil {
@@ -135,10 +136,10 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-// fit shortens a tree to the height of the terminal. The function keeps the head and the
-// active steps.
+// The function `fit` shortens a tree to the height of the terminal. The function keeps
+// the head and the active steps.
 func fit(lines []string, active, most int) []string {
-	room := most - 2 // lines that remain after the head and the line with the number of hidden lines
+	room := most - 2 // number of lines besides the head and the line about hidden lines
 	if len(lines) <= most || room < 1 {
 		return lines[:min(len(lines), max(most, 1))]
 	}
@@ -147,8 +148,8 @@ func fit(lines []string, active, most int) []string {
 	return append(out, fmt.Sprintf("… %d more lines", len(lines)-1-room))
 }
 
-// lines returns the tree, with the line number of the first active step. If `brief` is
-// set, the tree leaves out the nodes of finished steps.
+// The method `lines` returns the tree, with the line number of the first active step. If
+// `brief` is set, the tree leaves out the nodes of finished steps.
 func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	j := v.progress.job()
 	if j.ID == "" {
@@ -235,7 +236,7 @@ func (v *treeView) nodes(st *engine.Step, stem string, now time.Time) []string {
 	var out []string
 	for i, n := range st.Nodes {
 		if st.State == engine.Pending {
-			return out // nothing to say yet
+			return out // a step that has not begun shows no nodes
 		}
 		branch := "├─ "
 		if i == len(st.Nodes)-1 {
@@ -286,7 +287,8 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 	return text
 }
 
-// clip cuts a line at the terminal's width. Escape sequences do not add to the width.
+// The function `clip` cuts a line at the terminal's width. Escape sequences do not add
+// to the width.
 func clip(s string, width int) string {
 	var b strings.Builder
 	room, escape := width, false

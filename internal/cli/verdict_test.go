@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// ended is a server whose job has ended with this verdict.
+// The type `ended` is a server whose job has ended with the given verdict.
 type ended struct {
 	Server
 	verdict tutti.Verdict
@@ -27,8 +27,8 @@ func (s ended) WatchJob(_ context.Context, _ api.WatchJob, f func(api.Watched) e
 	return nil
 }
 
-// TestVerdictsHaveExitCodes checks the exit code of a person or a script that watches a job until its verdict. The
-// codes are numbers here, because scripts depend on the numbers.
+// TestVerdictsHaveExitCodes checks which exit code a command has if it watches a job until the verdict. The test
+// contains the codes as numbers, because scripts depend on the numbers.
 func TestVerdictsHaveExitCodes(t *testing.T) {
 	for _, tt := range []struct {
 		reason  string

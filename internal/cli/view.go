@@ -9,14 +9,15 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// view shows a job while the job runs. The rules for the terminal are in doc.go.
+// A view shows a job while the job runs. The rules for the terminal are in doc.go.
 type view interface {
-	// show shows an item. The caller has already applied the item w to progress.
+	// The method `show` shows the item `w`. Before the call, the caller has applied the item to
+	// the progress.
 	show(w api.Watched)
-	// say prints a message about the watch itself, and not about the job.
+	// The method `say` prints a message about the connection, not about the job.
 	say(message string)
-	// finish shows the end. err is the reason why the watch ended. err is nil if there is a
-	// verdict.
+	// The method `finish` shows the end. If the job has a verdict, `err` is nil. Otherwise
+	// `err` is the reason why the command no longer watches the job.
 	finish(err error)
 	close()
 }

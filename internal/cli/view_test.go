@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var began = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 
-// moment is an item that a watcher gets, with its time in seconds after the
+// The type `moment` is one item that a watcher gets. Its time is in seconds after the
 // start.
 type moment struct {
 	after   float64
@@ -47,7 +47,7 @@ func result(run tutti.RunID, outcome tutti.Outcome, began, ended float64) tutti.
 	return tutti.Result{Run: run, Outcome: outcome, StartedAt: moment{after: began}.at(), EndedAt: moment{after: ended}.at()}
 }
 
-// story returns a job in which everything happens that a view can show.
+// The function `story` returns a job in which everything happens that a view can show.
 func story() []moment {
 	good := result(run1, tutti.Changed, 1.5, 14)
 	good.Counts = tutti.Counts{Total: 12, Changed: 3}
@@ -96,7 +96,8 @@ func story() []moment {
 	}
 }
 
-// tell sends a story to progress as a server does.
+// The function `tell` sends the items of the story to `p`, as a server does. After each
+// item it calls `each`.
 func tell(p *progress, each func(m moment, w api.Watched)) {
 	for i, m := range story() {
 		var w api.Watched
@@ -221,8 +222,9 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	}
 }
 
-// A server that was restored from a backup does not have a job's last events.
-// The server gives the sequences of these events to other events.
+// A server was restored from a backup and does not have the last events of a job. It
+// gives the sequences of these events to other events. The view must show the other
+// events.
 func TestAServerFromABackupTellsAnotherHistory(t *testing.T) {
 	p := newProgress()
 	var out bytes.Buffer

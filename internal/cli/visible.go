@@ -40,7 +40,8 @@ func (w *visibleWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rawOf returns a writer for bytes that are not text, and for the escapes that a command itself writes.
+// rawOf returns a writer that does not change the bytes. It is for files, and for escapes that a command itself
+// writes.
 func rawOf(out io.Writer) io.Writer {
 	if w, ok := out.(*visibleWriter); ok {
 		return w.file
@@ -48,7 +49,7 @@ func rawOf(out io.Writer) io.Writer {
 	return out
 }
 
-// paints matches the escapes that a palette writes.
+// The expression `paints` matches the escapes that a palette writes.
 var paints = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33)m")
 
 // visiblePainted makes the characters of a tree's line visible, but keeps the escapes of the palette.

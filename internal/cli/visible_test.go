@@ -14,8 +14,8 @@ import (
 
 const hostile = "a\x1b[2K\rb\u009b2J\u202ec\x7f\td\n"
 
-// TestWhatIsWrittenIsVisible checks that text is made visible, even if a character is written
-// in two parts.
+// TestWhatIsWrittenIsVisible checks that text is made visible, even if a character is split
+// between two writes.
 func TestWhatIsWrittenIsVisible(t *testing.T) {
 	const want = `a\u001b[2K\u000db\u009b2J\u202ec\u007f` + "\td\n"
 	if _, is := NewRoot(Deps{}).OutOrStdout().(*visibleWriter); !is {
@@ -54,7 +54,7 @@ func TestATreeObeysNobodyElse(t *testing.T) {
 	}
 }
 
-// TestACellForgesNoRow: nor another column.
+// TestACellForgesNoRow checks that a text in a cell cannot make another row or column.
 func TestACellForgesNoRow(t *testing.T) {
 	var out bytes.Buffer
 	if err := table(&out, "SEQ\tWHAT", [][]string{{"1", "cancelled: x\n2\tremoved node web-01"}}); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// trail is a server with these events in its audit trail.
+// The type `trail` is a server with the given events in its audit trail.
 type trail struct {
 	Server
 	events []tutti.Event
@@ -32,8 +32,9 @@ func (s trail) ReadAudit(_ context.Context, _ api.ReadAudit, f func(api.AuditEnt
 	return nil
 }
 
-// TestWhoCouldAtATime checks the rights on a node before, between and after two fleet files. The result depends on
-// the groups of the node, the access and the certificates at the given time.
+// TestWhoCouldAtATime asks who could run Puppet on a node at some time. The audit trail has two fleet files. The
+// times are before, between and after them. The answer depends on the groups of the node, the access section and
+// the certificates at that time.
 func TestWhoCouldAtATime(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 7, n, 12, 0, 0, 0, time.UTC) }
 	file := func(group tutti.GroupName, access ...tutti.Access) *tutti.FleetSet {

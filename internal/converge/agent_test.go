@@ -16,26 +16,26 @@ import (
 type answers struct {
 	values  map[string]string
 	exports map[string][]string
-	fact    string // that the node has
+	fact    string // the node's fact
 }
 
 // catalog is the result of a compile.
 type catalog struct {
 	exports map[string][]string // titles by type
-	values  map[string]string   // published when applied
+	values  map[string]string   // the values that the run publishes when it applies
 	fails   tutti.Reason        // when applied
-	waits   string              // a missing key that prevents the catalog
-	extra   string              // further content of the catalog
+	waits   string              // the missing key for which the compile waits; empty: there is a catalog
+	extra   string              // other content of the catalog
 }
 
-// manifest is a node's code. The manifest lists the questions of the node, and its function
-// `compile` makes the catalog from the answers.
+// The type `manifest` is a node's code. It lists the questions of the node. The function `compile` makes the
+// catalog from the answers.
 type manifest struct {
 	values  []string
 	hiera   []string
 	types   []string
 	compile func(answers) catalog
-	makes   func(fact string) string // returns the fact after a run that has applied; nil: the fact does not change
+	makes   func(fact string) string // returns the node's fact after a run has applied; nil: a run does not change the fact
 }
 
 // process is the data that a node has about its own run.
@@ -46,8 +46,8 @@ type process struct {
 	published int // values
 }
 
-// actions are what the nodes can do now, by name. Each action is one message to the
-// server, or a look at the server's answers.
+// The method `actions` returns what the nodes can do now, sorted by the nodes' names. In each action, a node
+// sends one message to the server, or looks at the server's answers.
 func (s *sim) actions() []func() {
 	var out []func()
 	for _, n := range s.names() {
@@ -93,7 +93,8 @@ func (s *sim) actions() []func() {
 	return out
 }
 
-// counts returns the counts of a run that found s.changes resources out of sync. A noop run does not change them.
+// The method `counts` returns the counts of a run that found s.changes resources out of sync. A noop run does not
+// change these resources.
 func (s *sim) counts(r *engine.Run) tutti.Counts {
 	if r.Mode != tutti.ModeApply {
 		return tutti.Counts{OutOfSync: s.changes}
@@ -101,7 +102,7 @@ func (s *sim) counts(r *engine.Run) tutti.Counts {
 	return tutti.Counts{OutOfSync: s.changes, Changed: s.changes}
 }
 
-// compile asks the node's questions and stores the answers.
+// The method `compile` asks the node's questions and stores the answers.
 func (s *sim) compile(id tutti.RunID) {
 	r := s.engine.Runs[id]
 	if r == nil || s.memory[id] != nil {
@@ -113,7 +114,8 @@ func (s *sim) compile(id tutti.RunID) {
 	s.memory[r.Run] = p
 }
 
-// asks returns the answers that a node gets now.
+// The method `asks` asks the questions of a manifest. The result contains the questions and the answers that the
+// node gets now.
 func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Questions{}}
 	ask := func(q tutti.Query) data.Answer {
@@ -151,7 +153,8 @@ func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	return p
 }
 
-// The following methods simulate the handlers of the server, including their refusals.
+// The following methods do the same as the handlers of the server. They ignore messages that the handlers would
+// refuse.
 
 func (s *sim) claim(id tutti.RunID, n tutti.NodeName) {
 	if r := s.engine.Runs[id]; r != nil && s.engine.Active[n] == id && r.ClaimedAt.IsZero() {
@@ -175,7 +178,7 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	}
 	s.exports(r, exports, true)
 	same := tutti.DigestOf([]byte("same"))
-	applied := p.catalog // the exports do not belong to the applied catalog
+	applied := p.catalog // a node does not apply its exports, so the digest of the catalog does not cover them
 	applied.exports = nil
 	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Set: setOf(exports), CatalogReport: tutti.CatalogReport{
 		Catalog: tutti.DigestOf(fmt.Append(nil, applied)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,

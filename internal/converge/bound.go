@@ -14,15 +14,15 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// The constants bound the stored reactions of a node to one question. The bounds are as large as the widest
-// bound of a fleet file.
+// These constants limit how many reactions of a node to one question are stored, and for how long. They are
+// the largest values that a fleet file may set for its own bound.
 const (
 	maxReacted = tutti.MaxReactions
 	reactedFor = tutti.MaxReactionTime
 )
 
-// reacted is a run that a node began by itself, because another node's run had changed the answer to a
-// question. The field `by` names the other node.
+// The type `reacted` is a reaction: a run of a node that began by itself, because a run of another node had
+// changed the answer to a question. The field `by` names the other node.
 type reacted struct {
 	at time.Time
 	by tutti.NodeName
@@ -36,9 +36,9 @@ type reactions struct {
 	runs  []reacted // the latest last
 }
 
-// noteReaction counts a run that passed its gate in a job that the server began by itself. A change by an
-// operator does not count, because a person may change a value as often as they like. A change by a node
-// that left does not count, either.
+// The server calls noteReaction for each run that has passed its gate. If the server began the run's job by
+// itself, noteReaction stores the run as a reaction to each of the changed questions. It ignores changes by
+// an operator, because a person may change a value as often as they like.
 func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	j := s.engine.Jobs[r.Job]
 	if j == nil || !reaction(j.Plan) {
@@ -54,7 +54,7 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 			all = reactionsOf{}
 			s.reactions[r.Node] = all
 		}
-		for key, old := range all { // a node reacts to few questions
+		for key, old := range all { // this loop is short, because a node reacts to few questions
 			if at.Sub(old.runs[len(old.runs)-1].at) > reactedFor {
 				delete(all, key)
 			}
@@ -70,8 +70,8 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 	}
 }
 
-// changer returns the node whose run last changed the answer to a node's question. The method
-// returns an empty name if no node changed the answer.
+// changer returns the node whose run last changed the answer to a node's question. If the last change was not
+// made by a node, the method returns an empty name.
 func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	c, known := s.data.LastChange(n, q)
 	if !known {
@@ -86,7 +86,8 @@ func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
 	return ""
 }
 
-// spentOn returns the reactions of a node to a question during the time for which the bound counts.
+// The bound of the fleet file limits how often a node reacts to a question within a period. spentOn returns
+// the reactions of a node to a question in the period that ends now.
 func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 	of := s.reactions[n][key]
 	if of == nil {
@@ -99,9 +100,10 @@ func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
 	return of.runs[i:]
 }
 
-// bounded checks a node that would react now. The method reports whether the node has already reacted to each
-// of its changed questions as often as the fleet file allows. The results are one of these questions, and the
-// time from which the node may react again. A zero time means that the node may react now.
+// The method `bounded` checks a node that would react now. The node must wait if it has already reacted to
+// each of its changed questions as often as the fleet file allows. Then the results are the question to which
+// the node may react first, and the time from which it may do so. A zero time means that the node may react
+// now.
 func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Query, time.Time) {
 	var worst tutti.Query
 	var from time.Time
@@ -121,17 +123,18 @@ func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Quer
 	return worst, from
 }
 
-// link says that a node reacts to a question. The field `by` names the node that changes
-// the answer to this question.
+// The type `link` is a part of a cycle: the node `node` reacts to the question `query`, because the node `by`
+// changes the answer.
 type link struct {
 	node  tutti.NodeName
 	query tutti.Query
 	by    tutti.NodeName
 }
 
-// cycle returns the links of nodes that react to each other and so keep changing the answer to a
-// node's question. The first link belongs to this node. The last link is where the cycle closes.
-// The result is nil if there is no cycle.
+// The method `cycle` looks for nodes that react to each other and so keep changing the answer to the question
+// `q` of the node `n`. It follows the causes of the reactions: the first link is about `n`, and the next link
+// is about the node that changed the answer in the link before. The last link names a node that is already in
+// the list, so the cycle closes there. The result is nil if there is no cycle.
 func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	often := max(2, v.Reaction.Bounds().Times/2)
 	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link
@@ -158,7 +161,8 @@ func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
 	return follow(nil, n, q)
 }
 
-// sources returns the nodes that caused these reactions. The latest cause comes first.
+// The function `sources` returns the nodes that caused these reactions, each once. The node that caused the
+// latest reaction comes first.
 func sources(runs []reacted) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, r := range slices.Backward(runs) {
@@ -169,11 +173,12 @@ func sources(runs []reacted) []tutti.NodeName {
 	return out
 }
 
-// maxShown bounds an answer in a message, in bytes.
+// A message shows at most maxShown bytes of an answer.
 const maxShown = 60
 
-// tellCycle prints a cycle as one chain. Each node of the chain changes an answer, and the
-// next node runs because of the change. The chain shows each answer as it is now.
+// tellCycle returns a message about a cycle, which shows the cycle as a chain. In a chain `a → b`, a run of
+// node a changes an answer, and node b runs because of this change. The chain shows the present value of each
+// answer.
 func (s *State) tellCycle(v View, cycle []link) string {
 	first := cycle[0]
 	bound := v.Reaction.Bounds()
@@ -186,7 +191,7 @@ func (s *State) tellCycle(v View, cycle []link) string {
 		first.query, len(s.spentOn(v, first.node, first.query.String())), fleet.Duration(bound.Per), chain, first.node)
 }
 
-// shown returns a short form of the answer to a question.
+// The method `shown` returns a short form of the answer to a question.
 func (s *State) shown(l link) string {
 	a := s.data.Answer(l.query, data.Asker{Node: l.node})
 	text := cmp.Or(string(a.Value), "nothing")

@@ -15,14 +15,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// publishes returns a node that reads keys and publishes one key.
+// The function `publishes` returns a node that reads keys and publishes one key.
 func publishes(key string, makes func(answers) string, read ...string) *manifest {
 	return &manifest{values: read, compile: func(a answers) catalog {
 		return catalog{values: map[string]string{key: makes(a)}}
 	}}
 }
 
-// needs returns a node that waits for keys.
+// The function `needs` returns a node that waits for keys.
 func needs(keys ...string) *manifest {
 	return &manifest{values: keys, compile: func(a answers) catalog {
 		for _, key := range keys {
@@ -40,8 +40,7 @@ func breaks(why tutti.Reason, read ...string) *manifest {
 
 func constant(v string) func(answers) string { return func(answers) string { return v } }
 
-// TestVerdicts: jobs that cannot converge end soon, with a message that tells a person
-// what to do.
+// TestVerdicts: a job that cannot converge ends soon. Its message tells a person what to do.
 func TestVerdicts(t *testing.T) {
 	not := func(key string) func(answers) string {
 		return func(a answers) string { return strconv.FormatBool(a.values[key] != "true") }
@@ -57,7 +56,7 @@ func TestVerdicts(t *testing.T) {
 		spec    tutti.ConvergeStep
 		verdict tutti.Verdict
 		says    []string
-		most    int // runs and failures of one node
+		most    int // the most runs and failures that one node may have
 		within  time.Duration
 	}{
 		"negate": {
@@ -189,8 +188,8 @@ func TestStuckNamesWhoCanProvideAndGoesOnWhenAnswered(t *testing.T) {
 	}
 }
 
-// If another node provides an answer in a job, the node that waits for the answer goes
-// on.
+// A node waits for an answer. When another node provides the answer in the same job, the waiting node runs
+// again.
 func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": needs("v/b"), "b": publishes("v/b", constant("1"))})
 	j := s.all(first)
@@ -199,8 +198,8 @@ func TestWhoWaitsGoesOnWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// watch brings a job of fast nodes to its end. The method returns the largest number of
-// runs for which the condition was true at the same time.
+// The method `watch` brings a job to its end; all nodes are fast. At each moment it counts the active runs
+// for which the condition `is` is true, and returns the largest count.
 func (s *sim) watch(id tutti.JobID, is func(*engine.Run) bool) int {
 	most := 0
 	for !s.engine.Jobs[id].Ended() {
@@ -267,8 +266,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A node that belongs to an exclusive job does not use up the limit of runs. The step
-// waits for a node that belongs to an exclusive job.
+// Node a belongs to an exclusive job, so it cannot run. It does not count against the limit of runs, so
+// node b runs. But the step does not end before node a can run.
 func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"))})
 	s.append(&tutti.JobStarted{
@@ -285,17 +284,16 @@ func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
 	}
 }
 
-// If a run is held longer than a minute, it ends. Its node compiles again when its turn
-// comes. Other nodes wait at most five minutes for a node that does not come to its
-// gate.
+// If a run is held for a minute, the run is stopped, and its node compiles again when its turn comes. If a
+// node does not come to its gate, other nodes wait for it at most five minutes.
 func TestHoldsEnd(t *testing.T) {
 	slow := map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"), "v/a"), "c": publishes("v/c", constant("1"))}
 	cases := map[string]struct {
 		reason  string
-		until   func(*sim) bool // node a stops as soon as this returns true
+		until   func(*sim) bool // node a goes away as soon as this function returns true
 		stopped string
 		after   time.Duration
-		goes    bool // whether other nodes run in the meantime
+		goes    bool // other nodes may pass their gates while node a is away
 	}{
 		"applies":  {"a run that applies is waited for, not at a gate", func(s *sim) bool { r := s.of("a"); return r != nil && r.Passed() }, "it waited for a for 1m0s", time.Minute, true},
 		"compiles": {"a compile is waited for five minutes", func(s *sim) bool { r := s.of("a"); return r != nil && !r.ClaimedAt.IsZero() }, "", 5 * time.Minute, false},
@@ -331,7 +329,7 @@ func TestHoldsEnd(t *testing.T) {
 	}
 }
 
-// of returns the present run of a node, or nil.
+// The method `of` returns the present run of a node, or nil.
 func (s *sim) of(n tutti.NodeName) *engine.Run { return s.engine.Runs[s.engine.Active[n]] }
 
 func (s *sim) lastOf(id tutti.JobID, n tutti.NodeName) *engine.Run {
@@ -343,15 +341,16 @@ func (s *sim) lastOf(id tutti.JobID, n tutti.NodeName) *engine.Run {
 	return nil
 }
 
-// stepSeen does one step, in which an idle node is connected, too.
+// stepSeen does one step, in which the node `n` does not act. After the step, the server sees `n` as
+// connected.
 func (s *sim) stepSeen(n tutti.NodeName) {
 	s.step(first)
 	s.gone[n] = false
 	s.settle()
 }
 
-// TestASlowCompileIsWaitedForOnce: a node compiles for four minutes, is stopped, and compiles again. Other
-// nodes are held for five minutes in all. The second compile does not hold them for five more minutes.
+// TestASlowCompileIsWaitedForOnce: node a compiles for four minutes without an end. Then its compile
+// fails, and node a compiles again. Other nodes wait for both compiles together at most five minutes.
 func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "c": publishes("v/c", constant("1"))})
 	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
@@ -370,9 +369,9 @@ func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// After a push, only some nodes wait long for a slow compile. These are the nodes that may have to
-// follow the slow node. The slow node's last record, made with the earlier code, shows which nodes
-// these are.
+// After a push, node a compiles slowly. Node a has a record of the earlier code. According to this record,
+// node b reads what node a publishes, so node b waits long for node a. All other nodes wait only a short
+// time.
 func TestOnlyWhoCouldFollowWaitsForASlowCompile(t *testing.T) {
 	nodes := func(by string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

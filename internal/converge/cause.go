@@ -7,15 +7,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The constants bound the cause that a job shows. A job shows at most maxCauses changes,
-// each with at most maxCause bytes. The text may contain a node's message.
+// A job shows as its cause at most maxCauses changes, each with at most maxCause bytes.
+// There is a limit of bytes because the text may contain a node's message.
 const (
 	maxCauses = 3
 	maxCause  = 160
 )
 
-// cause explains in one line why these nodes run by themselves. The method names each
-// change once, even if the change makes many nodes run.
+// The method `cause` explains in one line why these nodes run by themselves. The method
+// names each change once, even if the change makes many nodes run.
 func (s *State) cause(v View, due []tutti.NodeName) string {
 	var all []string
 	said := map[string]bool{}
@@ -34,7 +34,7 @@ func (s *State) cause(v View, due []tutti.NodeName) string {
 	return fmt.Sprintf("%s, and %d more", strings.Join(all[:maxCauses], ", "), more)
 }
 
-// causes returns the changes that make one node run.
+// The method `causes` returns the changes that make one node run.
 func (s *State) causes(v View, n tutti.NodeName) []string {
 	standing, needy := s.needy[n]
 	standing, code, reacts := s.reacts(v, n, standing)
@@ -75,7 +75,7 @@ func (s *State) changeOf(n tutti.NodeName, q tutti.Query) string {
 	return fmt.Sprintf("%s set by %s", c.Key, who(c.By))
 }
 
-// who returns the name in `operator:NAME` or `node:NAME`.
+// The function `who` returns the NAME in `operator:NAME` or `node:NAME`.
 func who(by string) string {
 	if _, name, named := strings.Cut(by, ":"); named {
 		return name

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// causes returns the causes of all jobs except the first ones, whose number is `since`.
+// The method `causes` returns the causes of all jobs except the first `since` jobs.
 func (s *sim) causes(since int) []string {
 	var out []string
 	for _, id := range s.engine.Order[since:] {
@@ -23,7 +23,7 @@ func TestAJobByItselfSaysWhy(t *testing.T) {
 	broken := func(reads ...string) *manifest { return breaks(tutti.BecauseResources, reads...) }
 	cases := map[string]struct {
 		reason string
-		nodes  map[tutti.NodeName]*manifest // nodes besides a and b; node a reads x, and node b exports
+		nodes  map[tutti.NodeName]*manifest // more nodes besides a (reads x) and b (exports)
 		change func(*sim)
 		want   string
 	}{

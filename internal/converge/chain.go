@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// chain prints a cycle in which nodes of this job keep changing each other's answers. The
-// method returns an empty string if there is no cycle. In a cycle, each node publishes into
-// the question that the next node asks. The search begins at a node that keeps changing,
-// with one of its changed questions.
+// The method `chain` returns a text about a cycle in this job: nodes that keep changing each
+// other's answers. In the text `a → b (question)`, node a publishes an answer to the question,
+// and node b asks the question. The search begins at a node that keeps changing, with one of its
+// changed questions. If there is no cycle, the method returns an empty string.
 func (d *decision) chain() string {
 	nodes := sortedSeats(d.seats)
 	if !slices.ContainsFunc(nodes, func(n tutti.NodeName) bool { return d.seats[n].phase == diverging && d.seats[n].cycle == nil }) {
@@ -21,7 +21,7 @@ func (d *decision) chain() string {
 	for _, n := range nodes {
 		seat := d.seats[n]
 		if seat.phase != diverging || seat.cycle != nil {
-			continue // another part of the message prints this node's own cycle
+			continue // the node's own cycle is in another part of the message
 		}
 		for _, q := range seat.standing.Changed {
 			for _, by := range d.state.Publishers(n, q, d.job.ID) {
@@ -40,9 +40,9 @@ func (d *decision) chain() string {
 	return ""
 }
 
-// answers considers the nodes that ran more than once in this job. For each of these nodes, the
-// method returns which other nodes get an answer from this node, and to which question. If there
-// are several questions, the first by name is returned.
+// The method `answers` looks only at nodes that ran more than once in this job. Its result is a
+// map by two of these nodes: out[a][b] is a question of node b to which node a publishes the
+// answer. If there are several such questions, out[a][b] is the first by name.
 func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	out := map[tutti.NodeName]map[tutti.NodeName]tutti.Query{}
 	for n, seat := range d.seats {
@@ -65,8 +65,9 @@ func (d *decision) answers() map[tutti.NodeName]map[tutti.NodeName]tutti.Query {
 	return out
 }
 
-// shortest returns the shortest path from a node to another node, including both. The
-// function returns nil if there is no path.
+// The function `shortest` returns the shortest path from one node to another in the result of
+// the method `answers`. The path includes both nodes. The function returns nil if there is no
+// path.
 func shortest(answers map[tutti.NodeName]map[tutti.NodeName]tutti.Query, from, to tutti.NodeName) []tutti.NodeName {
 	before := map[tutti.NodeName]tutti.NodeName{from: from}
 	for queue := []tutti.NodeName{from}; len(queue) > 0; queue = queue[1:] {

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// ran returns the nodes that ran in a job, sorted.
+// The function `ran` returns the nodes that ran in a job, sorted.
 func ran(did map[tutti.NodeName]string) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range sortedKeys(did) {
@@ -25,11 +25,12 @@ func ran(did map[tutti.NodeName]string) []tutti.NodeName {
 	return out
 }
 
-// If all records are good, a change causes runs of exactly the nodes whose inputs it
-// really changes. A node that publishes an unchanged value causes no run. The test uses
-// fleets of up to nine nodes. If a node's questions depend on its answers, the fleets
-// have up to four nodes. In larger fleets, a node can read an intermediate result of a
-// hidden edge that is withdrawn later.
+// In a converged fleet, a change causes runs of exactly those nodes whose inputs have changed in the
+// end. If a node runs and publishes the same value as before, this causes no other run. The test uses
+// two kinds of fleets. In fleets of up to nine nodes, a node always publishes the same keys and
+// exports, and only their values depend on its answers. In fleets of up to four nodes, a node may also
+// publish some of them or not. In larger fleets of this second kind, a node may run because of an
+// answer that is withdrawn later.
 func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	changes := map[string]func(d dice, s *sim, operator map[string]string) (forced []tutti.NodeName){
 		"an operator's value": func(d dice, s *sim, operator map[string]string) []tutti.NodeName {
@@ -110,8 +111,8 @@ func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	}
 }
 
-// In fleets of any size, each run has a reason when it is wanted. If a node's inputs are
-// different in the end, the node runs.
+// In all fleets, the server wants a run only if there is a reason at that time. Each node whose inputs
+// are different in the end has run.
 func TestAChangeInALargerFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -129,8 +130,8 @@ func TestAChangeInALargerFleet(t *testing.T) {
 	})
 }
 
-// A compile shows that its node is good only if each of six conditions holds (DESIGN
-// 4.6).
+// A compile can show that its node is good, without a run. For this, six conditions must all be true
+// (DESIGN 4.6). In each case of the test, one of them is false.
 func TestWhatProvesANodeGood(t *testing.T) {
 	other := tutti.DigestOf([]byte("other"))
 	cases := map[string]struct {
@@ -138,7 +139,7 @@ func TestWhatProvesANodeGood(t *testing.T) {
 		before, after func(*tutti.CatalogReport)
 		first         tutti.Mode
 		change        bool
-		exports       bool // the new code exports something else
+		exports       bool // the node exports something else with the new code
 		fails         bool
 		want          string
 	}{
@@ -186,8 +187,8 @@ func TestWhatProvesANodeGood(t *testing.T) {
 	}
 }
 
-// A compile was started to show that a node is good, but was stopped for another reason.
-// After that, the node's need stays as it was.
+// A node needs a run and compiles. The job is cancelled, so the compile is stopped at its gate. After
+// that, the node still needs the run.
 func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(answers) catalog { return catalog{} }}})
 	s.all(first)
@@ -207,9 +208,9 @@ func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 }
 
 // TestAProofWaitsForWhoFeedsIt: node b collects what node a exports, node c reads what b publishes, and
-// node a reads what c publishes. New code changes the exports of a and the value of b. The first
-// compile of c shows no change. If c counted as good because of that, node a would run before c, and
-// again after c.
+// node a reads what c publishes. New code changes the exports of a and the value of b. When node c
+// compiles for the first time, nothing has changed for it yet. If node c counted as good then, node a
+// would run before node c, and again after node c.
 func TestAProofWaitsForWhoFeedsIt(t *testing.T) {
 	round := func(word string) map[tutti.NodeName]*manifest {
 		return map[tutti.NodeName]*manifest{

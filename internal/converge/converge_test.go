@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// swift is an example fleet. Storage nodes export their devices and read the value that
-// the ring builder publishes when it applies.
+// The function `swift` returns an example fleet. Storage nodes export their devices and
+// read the value that the ring builder publishes when it applies.
 func swift() map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{
 		"proxy-01": {types: []string{"Ring_device"}, compile: func(a answers) catalog {
@@ -32,7 +32,7 @@ func swift() map[tutti.NodeName]*manifest {
 			compile: func(a answers) catalog {
 				return catalog{
 					exports: map[string][]string{"Ring_device": {name}},
-					extra:   fmt.Sprint(a.exports), // the value is not used, but the run is needed
+					extra:   fmt.Sprint(a.exports), // the catalog does not contain the ring, but the node must run when the ring changes
 				}
 			},
 		}
@@ -52,8 +52,8 @@ func TestSwiftFromNothing(t *testing.T) {
 	})
 }
 
-// converged checks three things. The job has converged. The fleet is in the state to
-// which repeated runs of all nodes lead. Another job finds nothing to do.
+// The method `converged` checks three things. The verdict of the job is `converged`. The
+// fleet has the same state as after repeated runs of all nodes. No node needs anything.
 func (s *sim) converged(j *engine.Job, operator map[string]string) {
 	s.t.Helper()
 	if j.Verdict != tutti.VerdictConverged {
@@ -90,9 +90,9 @@ func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
 	})
 }
 
-// With cycles, some fleets do not converge within the bounds of one job (ADR 0008 shows a
-// fleet that no rule can handle). In that case the job reports this, and the next job
-// continues.
+// Some fleets with cycles do not converge within the bounds of one job (ADR 0008 shows a
+// fleet for which no rule is good enough). The job then ends as diverging, and the next
+// job continues.
 func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -101,7 +101,8 @@ func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	})
 }
 
-// atLast runs converge jobs until a job ends within its bounds.
+// atLast begins converge jobs, one after another, until one of them does not end as
+// diverging.
 func (s *sim) atLast(pick func(int) int) *engine.Job {
 	s.t.Helper()
 	for range 5 {
@@ -149,9 +150,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A plan names the questions whose answers differ, and what changed each answer. The
-// change is in public data, or in an export of one of the plan's own compiles. A plan
-// contains no values.
+// A job with the mode compile prints a plan: the nodes that would run. The plan names
+// the questions whose answers have changed, and who changed each answer: for example an
+// operator, or an export of a compile of this job. A plan contains no values.
 func TestPlanSaysWhatChanged(t *testing.T) {
 	hosts := []string{"one"}
 	values := []string{"db/port", "k1", "k2", "k3"}

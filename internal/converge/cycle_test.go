@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// ends returns the verdicts of all jobs that have ended, with their messages.
+// The method `ends` returns the verdicts and the messages of all jobs that have ended.
 func (s *sim) ends() (verdicts []tutti.Verdict, messages []string) {
 	for _, id := range s.engine.Order {
 		if j := s.engine.Jobs[id]; j.Steps[0].Verdict != "" {
@@ -26,8 +26,9 @@ func plusOne(key string) func(answers) string {
 	return func(a answers) string { n, _ := strconv.Atoi(a.values[key]); return strconv.Itoa(n + 1) }
 }
 
-// storm is a fleet in which nodes a and b increment each other's counter, and node c reads the counter
-// of node a. Each change waits for the window, so each job ends before the next change counts.
+// The function `storm` returns a reactive fleet. Nodes a and b increment each other's counter, and node
+// c reads the counter of node a. Nodes react to a change only at the end of a window of one minute. So
+// a job has ended before nodes react to its changes.
 func storm(t *testing.T) *sim {
 	s := newSim(t, map[tutti.NodeName]*manifest{
 		"a": publishes("v/a", plusOne("v/b"), "v/b"), "b": publishes("v/b", plusOne("v/a"), "v/a"), "c": reads("v/a"),
@@ -38,8 +39,8 @@ func storm(t *testing.T) *sim {
 	return s
 }
 
-// Nodes that react to each other do so six times within an hour, in any number of jobs. After six
-// reactions, a job names the nodes.
+// If nodes react to each other, each node reacts at most six times within an hour, even if each
+// reaction is in another job. Then a job ends as diverging and names the nodes.
 func TestNodesThatReactToEachOther(t *testing.T) {
 	s := storm(t)
 	s.live(10 * time.Hour)
@@ -74,8 +75,8 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 	}
 
 	before := s.runs()
-	s.fold()          // a restart keeps everything
-	s.set("v/b", "5") // node a reads the person's answer, and may react
+	s.fold()          // a restart does not forget the reactions
+	s.set("v/b", "5") // node a reads this value, and may react, because a person has set it
 	s.live(10 * time.Hour)
 	if got := since(before, s.runs()); got["a"] != 1 || len(got) != 1 {
 		t.Errorf("%v ran after a restart, want a once\n%s", got, s.tail())
@@ -88,7 +89,8 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 	}
 }
 
-// After a person's converge, a node may react again.
+// A node does not react any more, because it has reacted too often. If a person then runs `tutti
+// converge` for the node, the node may react again.
 func TestAPersonEndsThatANodeIsLetAlone(t *testing.T) {
 	s := storm(t)
 	s.live(10 * time.Hour)
@@ -104,8 +106,9 @@ func TestAPersonEndsThatANodeIsLetAlone(t *testing.T) {
 	}
 }
 
-// If answers change often without a cycle, a node reacts to them again when the bound allows it. For
-// example, seven nodes that join one after the other are not an error.
+// Answers may change often without a cycle, for example because many nodes join one after the other.
+// Then no job ends as diverging. The collecting node reacts as often as its bound allows, and again
+// when the bound allows it.
 func TestManyChangesAreNoCycle(t *testing.T) {
 	exporter := func(i int) *manifest {
 		return &manifest{compile: func(answers) catalog { return catalog{exports: map[string][]string{"Sshkey": {fmt.Sprint(i)}}} }}
@@ -136,7 +139,7 @@ func TestManyChangesAreNoCycle(t *testing.T) {
 	}
 }
 
-// A person may change a value as often as they like.
+// A node reacts to every change by a person, however often the person changes a value.
 func TestAPersonIsNotBounded(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	before := s.runs()["a"]
@@ -188,9 +191,9 @@ func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 	}
 }
 
-// A node reads what another node's compile exports. Until the other node publishes these exports, the
-// first node is stale in the public view. After that, no job names the first node as stale, at whatever
-// time the node was judged before.
+// In a job, node `builder` reads what the compile of node `storage` exports, before these exports are
+// public. Until they are public, `builder` is stale in the public view. After that, no job may name
+// `builder` as stale, whenever the server judged it before.
 func TestWhatIsNotStaleAnyMoreIsNotNamed(t *testing.T) {
 	for seed := range uint64(50) {
 		s := newSim(t, map[tutti.NodeName]*manifest{"builder": {types: []string{"Sshkey"}, compile: func(a answers) catalog {

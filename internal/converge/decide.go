@@ -10,30 +10,30 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// View is what a decision needs in addition to the log.
+// View contains the data that a decision needs and that is not in the log.
 type View struct {
 	Now     time.Time
 	Since   time.Time // when this server began to serve
 	Seen    func(tutti.NodeName) time.Time
 	Silence time.Duration // a node that is silent for this long is not connected
 	Has     func(tutti.NodeName) Has
-	Member  func(target string, n tutti.NodeName) bool // an empty target has all nodes as members
-	// Unjoined returns the nodes that the fleet file lists in a target and that have not joined, sorted. An empty
-	// target means the whole fleet. Unjoined is nil if the nodes are not known.
+	Member  func(target string, n tutti.NodeName) bool // whether a target contains the node; an empty target contains all nodes
+	// Unjoined returns nodes, sorted: the fleet file lists them in the target, but they have not joined. An empty
+	// target means the whole fleet. If nobody knows these nodes, Unjoined is nil.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
-	// Unnoted returns why a node could not note runs that Tutti did not start. The result is empty if the node could
-	// note them. If Unnoted is nil, no node is known to have this problem.
+	// Some agents cannot record the runs that Tutti did not start. Unnoted returns the reason. The result is empty
+	// if the node's agent can record them. If Unnoted is nil, no node is known to have this problem.
 	Unnoted func(tutti.NodeName) string
 	Order   []Order  // of the fleet file
 	Serial  []Serial // the serial groups of the fleet file, without nodes that have not joined
-	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not
-	// react. Environment is the environment of its code.
+	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not react. Environment is
+	// the environment of the fleet's code.
 	Reaction    *tutti.Reaction
 	Environment string
 	Hold        bool // no run may begin
-	InFlight    int  // how many runs the fleet may have at once; 0: no limit
-	Compiles    int  // compiles at once, 0: no limit
+	InFlight    int  // how many runs may go on at once in the fleet; 0: no limit
+	Compiles    int  // how many nodes may compile at once; 0: no limit
 
 	rollout *rollout // found by State
 	halts   *halts   // found by State
@@ -42,7 +42,7 @@ type View struct {
 // Has describes the Puppet, program, environment and grants with which a node would run.
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
-	Program tutti.Program // by which it runs
+	Program tutti.Program // how the node runs Puppet
 	// Environment is the fleet's present environment. If Environment is empty, the
 	// environment of the node's last run counts.
 	Environment string
@@ -56,39 +56,42 @@ type Has struct {
 	// MayRead reports whether a grant lets the node read a value. If MayRead is nil, the
 	// node may read all values.
 	MayRead func(key string) bool
-	// Recorded is true if the node's Puppet Server also reports what a compile read.
+	// Recorded is true if the node's Puppet Server reports to Tutti what each compile has read.
 	Recorded bool
 	// TellsFacts is true if the node reports its facts after each run.
 	TellsFacts bool
 }
 
-// Order is an edge of the fleet file. The nodes in `First` must be good before the nodes in
-// `Then` run.
+// Order is one rule of the fleet file about the order of nodes: all nodes in `First` must be good before the nodes
+// in `Then` run.
 type Order struct{ First, Then []tutti.NodeName }
 
 const (
-	// holdFor is how long a compiled run is held at most. After that time the run ends.
-	// The node compiles again when its turn comes.
+	// After its compile, a run is held at its gate for at most holdFor. Then the run is stopped, and the node
+	// compiles again when its turn comes.
 	holdFor = time.Minute
-	// discoverFor is how long a step waits for the compiles of a node before it lets other nodes run.
+	// If it is not known what a node reads and exports, the step first waits for the node's compile. After
+	// discoverFor it lets other nodes run.
 	discoverFor = 5 * time.Minute
-	// recordedFor replaces discoverFor for a node that has a record of earlier code. Only the nodes that follow
-	// this node in that record wait longer.
+	// If the node has a record of earlier code, the step waits only recordedFor. After that, only the nodes that
+	// come after this node according to that record still wait for it.
 	recordedFor = holdFor
-	// factsFor is how long a step waits for the facts of a node that the step has changed.
+	// If a run of the step has changed a node, the step waits for the node's new facts, but no longer than
+	// factsFor.
 	factsFor = time.Minute
-	// maxHeld bounds the Puppet processes that wait at their gates.
+	// At most maxHeld Puppet processes wait at their gates.
 	maxHeld = 50
 )
 
-// connected reports whether a node is connected, as far as the server can know yet.
+// The method `connected` reports whether a node is connected. For the time Silence after its start, the server
+// cannot know this, and counts every node as connected.
 func (v View) connected(n tutti.NodeName) bool {
 	return v.Now.Sub(later(v.Seen(n), v.Since)) < v.Silence
 }
 
-// from returns when a logged event happened. If the time is in the future, a clock that
-// was ahead has written it. In that case, the method returns the start of this server.
-// A wait from a time in the future would last too long.
+// The method `from` returns the time from which a wait after a logged event counts. This is the time of the event.
+// If that time is in the future, the clock was ahead when the event was logged, and a wait would last too long.
+// The method then returns the start of this server.
 func (v View) from(logged time.Time) time.Time {
 	if logged.After(v.Now) {
 		return v.Since
@@ -103,9 +106,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Decide returns the events that the server should append now, in order. As with
-// engine.State.Decide, a second call returns the same events. When the events are
-// appended, the decision is complete. The runs have no ids yet.
+// Decide returns the events that the server should append now, in order. Until the server appends the events, each
+// call returns the same events, as with engine.State.Decide. The caller gives the new runs their ids.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
 	if v = s.survey(v); v.Reaction != nil {
@@ -114,7 +116,7 @@ func (s *State) Decide(v View) []tutti.Body {
 		}
 	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
-		if len(out) == 0 { // a decision in one step changes the other steps
+		if len(out) == 0 { // one step at a time, because its events change what other steps decide
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
 			out = d.decide()
 		}
@@ -122,17 +124,17 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// survey returns the view together with the data that State computes for one look.
+// The method `survey` returns the view, with the data that is computed once for each decision.
 func (s *State) survey(v View) View {
 	v.rollout, v.halts = s.rollout(v), &halts{}
 	return v
 }
 
-// InNeed returns how many nodes needed something at the last look. The cost of the next
-// decision depends on this number.
+// InNeed returns how many nodes needed something at the last decision. The next decision takes longer if this
+// number is larger.
 func (s *State) InNeed() int { return len(s.needy) }
 
-// decision is one look at one converge step.
+// The type `decision` contains the data of one decision about one converge step.
 type decision struct {
 	state  *State
 	view   View
@@ -142,9 +144,9 @@ type decision struct {
 	before predecessors
 	out    []tutti.Body
 
-	phases  map[phase]int // how many nodes are in each phase, without the nodes that an exclusive job holds
-	unknown bool          // the order is still unknown (see the method discovering), so no decision can end the step
-	started int           // how many runs this decision has started
+	phases  map[phase]int // number of nodes in each phase, without the nodes that an exclusive job holds
+	unknown bool          // the order of the nodes is not known yet (see the method `discovering`)
+	started int           // number of runs that this decision has started
 }
 
 func (d *decision) decide() []tutti.Body {
@@ -154,7 +156,7 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, and no run begins on the node
+		if seat.phase != applying || seat.run != nil { // otherwise an exclusive job holds the node, so the node does not count
 			d.phases[seat.phase]++
 		}
 	}
@@ -195,8 +197,8 @@ func (d *decision) decide() []tutti.Body {
 	return d.out
 }
 
-// spent reports whether so many nodes have failed that nothing more may begin. If the result is true,
-// nodes that were waiting for another try have failed for good.
+// The method `spent` reports whether so many nodes have failed that nothing more may begin. If so, nodes that have
+// failed and would be tried again get the phase `failed`.
 func (d *decision) spent() bool {
 	most := d.step.Converge.MaxFailed
 	if most == 0 {
@@ -217,8 +219,8 @@ func (d *decision) spent() bool {
 	return true
 }
 
-// broke reports whether a run ended badly. A run that ended because PuppetDB was too late
-// does not count.
+// The function `broke` reports whether a run ended badly. It returns false if the reason was that PuppetDB was too
+// late.
 func broke(r *engine.Run) bool {
 	return r != nil && r.Ended() && !r.Lagged() && (r.Lost != "" || r.Result != nil && !r.Result.Stopped && !r.Outcome().Good() && r.Outcome() != tutti.Waiting)
 }
@@ -231,15 +233,15 @@ func (d *decision) count(phases ...phase) int {
 	return count
 }
 
-// move puts a node into another phase.
+// The method `move` puts a node into another phase.
 func (d *decision) move(seat *seat, to phase) {
 	d.phases[seat.phase]--
 	d.phases[to]++
 	seat.phase = to
 }
 
-// start lets a node compile if its turn has come, or if nothing is known about the node
-// yet.
+// The method `start` lets a node compile if its turn has come. A node of which neither reads nor exports are known
+// need not wait for its turn.
 func (d *decision) start(seat *seat) {
 	busy := len(d.state.engine.Active) + d.started
 	switch {
@@ -248,7 +250,7 @@ func (d *decision) start(seat *seat) {
 		return
 	case !seat.known:
 	case d.unknown, !d.before.free(seat.node), !d.room(compiling, applying):
-		return // otherwise the node's answers would change each time another node compiles
+		return // its turn has not come: other nodes may still change its answers
 	}
 	d.move(seat, compiling)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
@@ -261,13 +263,13 @@ func (d *decision) start(seat *seat) {
 	d.started++
 }
 
-// room reports whether the step's limit of runs at once leaves room for one more run.
+// The method `room` reports whether the step's limit of runs at once leaves room for one more run.
 func (d *decision) room(phases ...phase) bool {
 	limit := d.step.Converge.Limit
 	return limit == 0 || d.count(phases...) < limit
 }
 
-// gate decides about a run that is held at its gate.
+// The method `gate` decides whether a held run stops, goes, or is held longer.
 func (d *decision) gate(seat *seat, spent bool) {
 	r := seat.run
 	stop := func(why string) {
@@ -298,8 +300,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll ends the held runs that prove their nodes good. Other held nodes may have
-// waited only for these nodes, so proveAll then checks the other nodes again.
+// proveAll stops the held runs that prove their nodes good. Other held runs may have waited only for these nodes.
+// So proveAll repeats the check until it finds no more such runs.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -312,8 +314,8 @@ func (d *decision) proveAll(names []tutti.NodeName) {
 	}
 }
 
-// prove ends a held run if the run shows that its node is good. The method does nothing if a
-// node that feeds this node may still change its answers.
+// The method `prove` stops a held run if its compile shows that the node is good. It does not stop the run while
+// other nodes may still change the answers of this node.
 func (d *decision) prove(seat *seat) bool {
 	r := seat.run
 	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||
@@ -328,20 +330,19 @@ func (d *decision) prove(seat *seat) bool {
 	return true
 }
 
-// proves reports whether a compile shows that its node is good in its present state.
+// The method `proves` reports whether the compile of a run shows that its node is good.
 func (d *decision) proves(r *engine.Run) bool {
 	last := d.state.engine.Last(r.Node)
 	if last.SetBack != nil {
-		return false // the results of the earlier run may be gone
+		return false // the node was set back, so the work of its last run may be gone
 	}
 	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
-		return false // the catalogs do not show what the foreign run did to the node
+		return false // a foreign run may have changed the node, and catalogs do not show this
 	}
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
-// tooLong returns the reason why a run is no longer held. The method returns an empty
-// string if the run is still held.
+// If a run must not be held any longer, tooLong returns the reason. Otherwise it returns an empty string.
 func (d *decision) tooLong(seat *seat) string {
 	if d.starved() {
 		return "other nodes must compile first: it compiles again when its turn comes"
@@ -355,8 +356,8 @@ func (d *decision) tooLong(seat *seat) string {
 	return ""
 }
 
-// starved reports whether a node cannot begin its first compile because the fleet's limit
-// of runs is reached, partly by held runs.
+// The method `starved` reports whether the fleet has as many runs as it may have, while a node waits for its first
+// compile. Held runs are among these runs, so the node would wait for them, and they for the node.
 func (d *decision) starved() bool {
 	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
 		return false
@@ -379,8 +380,8 @@ func (d *decision) whyHeld(seat *seat) string {
 	return "it waited for its turn"
 }
 
-// discovering reports whether a node with unknown reads and exports is still compiling.
-// Until all these compiles are done, the order is not known.
+// The method `discovering` reports whether the step still waits for the compile of a node whose reads and exports
+// are not known. Until all these compiles are done, the order of the nodes is not known.
 func (d *decision) discovering() bool {
 	for _, seat := range d.seats {
 		if seat.known {
@@ -388,8 +389,8 @@ func (d *decision) discovering() bool {
 		}
 		switch seat.phase {
 		case ready, compiling:
-			// The limit counts from the node's first compile in the step, so a step waits only
-			// once for each node.
+			// The limit counts from the start of the node's first compile in this step. If the node compiles
+			// again, the time does not begin again.
 			limit := discoverFor
 			if d.state.recordedBefore(seat) {
 				limit = recordedFor
@@ -397,13 +398,14 @@ func (d *decision) discovering() bool {
 			if len(seat.runs) == 0 || d.view.Now.Sub(later(d.view.from(seat.runs[0].WantedAt), d.view.Since)) < limit {
 				return true
 			}
-		default: // the node does not compile
+		default: // the step does not wait for this node
 		}
 	}
 	return false
 }
 
-// over reports whether nothing is running in the step, and nothing will begin by itself.
+// The method `over` reports whether the step has come to its end: nothing is running, and nothing will begin by
+// itself.
 func (d *decision) over(spent bool) bool {
 	for _, seat := range d.seats {
 		switch seat.phase {
@@ -417,13 +419,13 @@ func (d *decision) over(spent bool) bool {
 			if !spent {
 				return false
 			}
-		case good, restless, failed, waiting, diverging, absent, paused, deferred, barred: // nothing more begins by itself
+		case good, restless, failed, waiting, diverging, absent, paused, deferred, barred: // nothing begins on this node by itself
 		}
 	}
 	return true
 }
 
-// list returns the first few names of nodes, and how many more there are.
+// The function `list` returns the first few names of nodes, and how many more there are.
 func list(names []tutti.NodeName) string {
 	const most = 5
 	var parts []string

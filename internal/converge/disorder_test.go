@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// trouble is the list of disturbances that may still happen to a fleet.
+// The type `trouble` contains which disturbances may still happen to a fleet, and how many.
 type trouble struct {
 	d        dice
 	operator map[string]string
@@ -23,8 +23,9 @@ type trouble struct {
 	starts   int
 }
 
-// step lets nodes act, and disturbs them, before the server decides. A message from a
-// node may arrive twice: at once, and again much later.
+// The method `step` does one to three things before the server decides: a node acts, or a
+// disturbance happens. A message from a node may arrive twice: at once, and again much
+// later.
 func (tr *trouble) step(s *sim) {
 	for range 1 + tr.d.roll(3, "batch") {
 		s.now = s.now.Add(time.Second)
@@ -45,7 +46,7 @@ func (tr *trouble) step(s *sim) {
 	}
 }
 
-// act lets one node act.
+// The method `act` lets one node act.
 func (tr *trouble) act(s *sim) {
 	actions := s.actions()
 	if len(actions) == 0 {
@@ -55,7 +56,7 @@ func (tr *trouble) act(s *sim) {
 	tr.send(s, actions[tr.d.roll(len(actions), "next")])
 }
 
-// send delivers a message once or twice, and perhaps once more later.
+// The method `send` delivers a message once or twice, and perhaps once more later.
 func (tr *trouble) send(s *sim, message func()) {
 	message()
 	switch tr.d.roll(4, "again") {
@@ -66,7 +67,7 @@ func (tr *trouble) send(s *sim, message func()) {
 	}
 }
 
-// change acts as an operator who changes a value that nodes read.
+// The method `change` acts as an operator who changes a value that nodes read.
 func (tr *trouble) change(s *sim) {
 	if tr.changes == 0 {
 		return
@@ -77,8 +78,9 @@ func (tr *trouble) change(s *sim) {
 	s.write(key, value)
 }
 
-// crash ends a run. The server hears of the end at once, later, or never. Another kind of
-// crash ends the server, which then folds its log again.
+// The method `crash` restarts the server, which then folds its log again, or it ends a run.
+// If it ends a run, the server hears of the end at once, later, or never. In one case the
+// server believes that the run is lost, but the run goes on.
 func (tr *trouble) crash(s *sim) {
 	if tr.d.roll(2, "who") == 0 {
 		if tr.starts > 0 {
@@ -110,12 +112,12 @@ func (tr *trouble) crash(s *sim) {
 	switch tr.d.roll(4, "how") {
 	case 0:
 		tr.send(s, broke)
-	case 1: // the server never hears of the run again
+	case 1: // the server gives up the run, and never hears of it again
 		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
-	case 2: // the run goes on and reports later
+	case 2: // the server gives up the run, but the run goes on and reports later
 		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
 		if p != nil {
-			for range len(p.catalog.values) { // a node sends the values in order, and then its result
+			for range len(p.catalog.values) { // the node sends its values in order, and after them its result
 				s.late = append(s.late, func() {
 					if p.published < len(p.catalog.values) {
 						s.publish(id, p, p.published)
@@ -130,7 +132,7 @@ func (tr *trouble) crash(s *sim) {
 	}
 }
 
-// run brings a converge job to its end despite all disturbances.
+// The method `run` brings a converge job to its end despite all disturbances.
 func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 	for range 5000 {
 		if j := s.engine.Jobs[id]; j.Ended() {
@@ -143,10 +145,10 @@ func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
 	return nil
 }
 
-// Values that nodes read may change at any moment. Messages may arrive in any order,
-// twice, or late. The server and runs may be killed. If a job reports that it has
-// converged, this must be true. If a late message changes the state, the next job sees
-// this change.
+// Values that nodes read may change at any moment. Messages may arrive in any order, twice,
+// or late. The server and runs may be killed. If the verdict of a job is `converged`, no
+// node may need anything. If a message arrives after the job and changes something, the
+// next job must notice this.
 func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -172,14 +174,14 @@ func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 			s.settle()
 		}
 		if needy := s.converge.Needy(s.view()); len(needy) > 0 || j.Verdict != tutti.VerdictConverged {
-			j = s.all(pick(d)) // this job sees the late changes
+			j = s.all(pick(d)) // this job must notice what the late messages have changed
 		}
 		s.converged(j, tr.operator)
 	})
 }
 
-// The log may end after any batch. A new server that reads only this log comes to the same
-// end.
+// After a loss, the log may end after any batch. A new server that has only this shorter
+// log must bring the fleet to the same state.
 func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
@@ -201,9 +203,9 @@ func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 	})
 }
 
-// A job with the mode compile or noop leaves the fleet and its needs unchanged. This is
-// also true for a new fleet, after a change, and if the server dies. After that, a job that
-// applies comes to the expected end.
+// A job with the mode compile or noop changes nothing in the fleet, and each node needs the
+// same as before. The fleet may be new, a value may have changed, and the server may die. A
+// job with the mode apply then converges.
 func TestJobsThatChangeNothing(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeCompile, tutti.ModeNoop} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -239,7 +241,8 @@ func TestJobsThatChangeNothing(t *testing.T) {
 	}
 }
 
-// A new fold of the whole log decides the same as the old fold.
+// A new fold of the whole log must make the same decisions as the fold that received the
+// events one by one.
 func TestAFoldDecidesAsTheOneBefore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -1,7 +1,7 @@
-// Package converge decides which nodes of a fleet run Puppet, and when, until all are
-// good (DESIGN 5 and 6, ADR 0008). It is pure. The package reads the folds of package
-// engine (jobs, runs) and package data (values, exports, who reads what). It returns the
-// events that the server should append now.
+// Package converge decides which nodes of a fleet run Puppet, and when, until all are good
+// (DESIGN 5 and 6, ADR 0008). It is pure. The package reads the folds of package engine
+// (jobs, runs) and package data (values, exports, who reads what). From them it computes
+// the events that the server should append now.
 //
 // What a node needs follows from its last runs and from the answers of its record:
 //
@@ -9,7 +9,8 @@
 //	proof     the same, but under other code or another Puppet
 //	apply     anything else
 //
-// In a job, a node that needs something compiles first, unless its reads and exports are
-// known. The compile's message at the gate shows for which nodes this node waits, and which
-// nodes wait for this node. A node without predecessors applies (see order.go).
+// In a job, the order of the nodes follows from what they read and publish. If this is not
+// known for a node that needs something, the node compiles first. The message that it sends
+// at its gate shows for which nodes it waits, and which nodes wait for it. A node that
+// waits for no other node applies (see order.go).
 package converge

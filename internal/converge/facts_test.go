@@ -28,8 +28,8 @@ func (s *sim) factsOf(n tutti.NodeName) tutti.FactsSeen {
 	return out
 }
 
-// hosts are nodes that install a package which makes a key. Each node exports its key and
-// collects the keys of all other nodes.
+// The function `hosts` returns nodes that install a package. The package makes a key, and the key is a
+// fact. Each node exports its key and collects the keys of all other nodes.
 func hosts(names ...tutti.NodeName) map[tutti.NodeName]*manifest {
 	out := map[tutti.NodeName]*manifest{}
 	for _, n := range names {
@@ -76,7 +76,7 @@ func TestPackageFactSecondRun(t *testing.T) {
 	})
 }
 
-// restless makes a fact of a node different after each collection.
+// After a call of `restless`, a fact of the node is different each time the node collects its facts.
 func (s *sim) restless(n tutti.NodeName) {
 	count := 0
 	s.onWanted = func(b *tutti.RunWanted) {
@@ -97,7 +97,7 @@ func TestFactsThatChange(t *testing.T) {
 	once := func(string) string { return "installed" }
 	for name, tc := range map[string]struct {
 		manifest *manifest
-		change   func(s *sim) // called after a first job and before the job that is tested
+		change   func(s *sim) // if set, a first job runs, then this function is called, then the tested job runs
 		silent   bool         // the agent reports no facts
 		restless bool
 		did      string
@@ -121,7 +121,7 @@ func TestFactsThatChange(t *testing.T) {
 			if tc.change != nil {
 				s.all(first)
 				tc.change(s)
-				for _, act := range s.actions() { // the agent reports its facts
+				for _, act := range s.actions() { // the agent reports the new facts
 					act()
 				}
 			}
@@ -133,8 +133,8 @@ func TestFactsThatChange(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForEverForFacts: if a connected node does not report its facts, the job waits only a
-// minute for it.
+// TestNobodyWaitsForEverForFacts: if a connected node does not report its facts, the job waits for the
+// report only a minute.
 func TestNobodyWaitsForEverForFacts(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tells = true
@@ -146,8 +146,9 @@ func TestNobodyWaitsForEverForFacts(t *testing.T) {
 	}
 }
 
-// TestAReactionToFacts: when a fact is written, the node runs by itself. A fact that keeps changing
-// causes two runs, and then the node is left alone. A person's job runs the node again.
+// TestAReactionToFacts: when a fact of a node changes, the node runs by itself. If the fact keeps changing,
+// the node compiles twice, and then the server leaves the node alone. A job of a person runs the node
+// again.
 func TestAReactionToFacts(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}})
 	s.tells = true
@@ -179,8 +180,7 @@ func TestAReactionToFacts(t *testing.T) {
 	}
 }
 
-// TestAFailedNodeWithOtherFacts: a node that failed because of its facts is tried again when its
-// facts have changed.
+// TestAFailedNodeWithOtherFacts: a node has failed. When its facts change, it runs again by itself.
 func TestAFailedNodeWithOtherFacts(t *testing.T) {
 	s := living(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tells = true
@@ -202,10 +202,10 @@ func TestAFailedNodeWithOtherFacts(t *testing.T) {
 	}
 }
 
-// TestProve: a person's job compiles every node of its target once. The job applies on a node whose
-// catalog has changed, even if nothing that Tutti records has changed.
+// TestProve: a person's job compiles every node of its target once. If the compile shows that the catalog
+// has changed, the job applies, even if no answer, fact or code has changed.
 func TestProve(t *testing.T) {
-	hidden := "one" // a change outside of facts and answers, for example in a file that a function reads
+	hidden := "one" // a part of the catalog that comes from no fact and no answer, but for example from a file
 	nodes := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{extra: hidden} }}, "b": reads(), "c": reads()}
 	s := newSim(t, nodes)
 	s.all(first)
@@ -233,7 +233,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// compiledSince returns how many runs have compiled since the log had the length `from`.
+// compiledSince returns how many runs have compiled according to the log after its first `from` events.
 func (s *sim) compiledSince(from int) (n int) {
 	for _, e := range s.log[from:] {
 		if _, is := e.Body.(*tutti.RunCompiled); is {
@@ -251,8 +251,8 @@ func (s *sim) tellAll() {
 	s.settle()
 }
 
-// TestNoFactsKeepAFleetBusy: however often facts change, a reacting fleet leaves the node alone after a few
-// runs.
+// TestNoFactsKeepAFleetBusy: in a reactive fleet, facts of a node keep changing. After a few runs the
+// server begins no more runs because of the facts.
 func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	uses := func(a answers) catalog { return catalog{extra: a.fact} }
 	ignores := func(answers) catalog { return catalog{} }
@@ -260,10 +260,10 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		compile func(answers) catalog
 		program tutti.Program
-		delay   time.Duration // by how long the agent's report of facts is delayed
-		changes int           // resources of a run
-		every   time.Duration // how often the fact changes; 0: at each look
-		most    int           // compiles in six hours
+		delay   time.Duration // how long after a run the agent reports its facts
+		changes int           // number of resources that each run changes
+		every   time.Duration // time between two changes of the fact; 0: it changes at each collection
+		most    int           // the most compiles that are allowed in six hours
 	}{
 		"used":                                    {compile: uses, changes: 1, most: 8},
 		"used, and told late":                     {compile: uses, changes: 1, delay: 70 * time.Second, most: 8},
@@ -298,8 +298,9 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: the server does not forget facts that a node has reported, even
-// after a run for another reason or a run that does not judge the node.
+// TestOtherFactsAreNotForgotten: a node reports changed facts. Then it has a run for another reason, or a
+// run from which the server cannot tell whether the node is good. After that, the server must still know
+// that the facts have changed.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
 	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}
@@ -311,7 +312,7 @@ func TestOtherFactsAreNotForgotten(t *testing.T) {
 			s.facts["a"] = "two"
 			s.tellAll()
 			s.push("two", s.nodes)
-			s.facts["a"] = "one" // as when it compiles
+			s.facts["a"] = "one" // the fact is the old one again while the node compiles
 			s.afterEnd = func(tutti.NodeName) { s.facts["a"] = "two" }
 			s.all(first)
 			s.tellAll()
@@ -347,8 +348,9 @@ func TestOtherFactsAreNotForgotten(t *testing.T) {
 	}
 }
 
-// TestProofsOfAChain: after new code that changes nothing, each node compiles once. The order in which
-// nodes feed each other, and the bounds, do not matter.
+// TestProofsOfAChain: new code changes nothing on any node. Then each node compiles exactly once. This is
+// true for nodes that form a chain and for nodes that do not depend on each other, and also with limits for
+// runs and compiles.
 func TestProofsOfAChain(t *testing.T) {
 	const count = 60
 	for name, bound := range map[string]func(s *sim){

@@ -13,7 +13,8 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// world contains what the nodes of a fleet have published, and what each node read before it published.
+// The type `world` contains what the nodes of a fleet have published, and which answers each node had
+// got before.
 type world struct {
 	Values  map[string]string
 	Exports map[tutti.NodeName]map[string][]string
@@ -26,7 +27,7 @@ func newWorld(operator map[string]string) *world {
 	return &world{values, map[tutti.NodeName]map[string][]string{}, map[tutti.NodeName]string{}}
 }
 
-// answers returns the answers that a node gets.
+// The method `answers` returns the answers that a node gets.
 func (w *world) answers(node tutti.NodeName, m *manifest) answers {
 	got := answers{values: map[string]string{}, exports: map[string][]string{}}
 	for _, key := range m.values {
@@ -52,8 +53,8 @@ func (w *world) answers(node tutti.NodeName, m *manifest) answers {
 	return got
 }
 
-// fixpoint runs all nodes repeatedly until nothing changes. A node that waits changes
-// nothing.
+// The function `fixpoint` runs all nodes again and again until nothing changes. A node that waits for
+// a value publishes nothing.
 func fixpoint(nodes map[tutti.NodeName]*manifest, operator map[string]string) (*world, bool) {
 	w := newWorld(operator)
 	owned := map[tutti.NodeName][]string{}
@@ -90,7 +91,7 @@ func withoutEmpty(exports map[string][]string) map[string][]string {
 	return out
 }
 
-// world returns the state of the simulated fleet.
+// The method `world` returns the state of the simulated fleet.
 func (s *sim) world() *world {
 	w := newWorld(map[string]string{})
 	for _, v := range s.data.Values("") {
@@ -109,8 +110,8 @@ func (s *sim) world() *world {
 	return w
 }
 
-// dice are the source of randomness for fleets. The source is rapid, or a sequence of
-// numbers.
+// Random fleets are made from the numbers that a `dice` returns. The numbers come from the package
+// rapid, or from a fixed sequence.
 type dice interface {
 	roll(n int, what string) int // from 0 to n-1
 }
@@ -124,7 +125,7 @@ func (d rapidDice) roll(n int, what string) int {
 	return rapid.IntRange(0, n-1).Draw(d.t, what)
 }
 
-// pick chooses the next action.
+// The function `pick` returns a function that chooses the next action at random.
 func pick(d dice) func(int) int {
 	return func(n int) int { return d.roll(n, "next") }
 }
@@ -142,7 +143,8 @@ func subset(d dice, n int, format string) []string {
 	return out
 }
 
-// mix computes a number from the answers that are used.
+// The function `mix` computes a number that depends on the seed and on those answers that the node
+// uses.
 func mix(seed int, used []string, got answers) int {
 	h := fnv.New32a()
 	fmt.Fprint(h, seed)
@@ -152,7 +154,7 @@ func mix(seed int, used []string, got answers) int {
 	return int(h.Sum32() >> 4 & 0xffff)
 }
 
-// operators returns the values that persons set and random fleets read.
+// The function `operators` returns the values that operators have set. Random fleets read them.
 func operators(d dice) map[string]string {
 	out := map[string]string{}
 	for i := range 3 {
@@ -163,17 +165,17 @@ func operators(d dice) map[string]string {
 	return out
 }
 
-// kinds restricts the shape of random fleets.
+// The type `kinds` says which random fleets are allowed.
 type kinds struct {
-	nodes   int  // at most
-	shapely bool // the questions into which a node publishes do not depend on the node's reads
+	nodes   int  // the largest number of nodes
+	shapely bool // a node always publishes the same keys and exports; only the values depend on its answers
 	calm    bool // no node waits
 }
 
-// acyclic is a fleet without cycles, with arbitrary functions. A node publishes v/N, and
-// sometimes w/N and the hiera key hN. N is the number of the node. The number also
-// determines the types of the resources that the node exports. A node reads what nodes with
-// lower numbers publish, and what operators set.
+// The function `acyclic` returns a random fleet without cycles. The node with the number N publishes
+// the value v/N, and sometimes the value w/N and the hiera key hN. It exports resources of a type
+// that depends on N. A node reads what nodes with lower numbers publish, and what operators set. What
+// it publishes depends on its answers in a random way.
 func acyclic(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	for i := range 1 + d.roll(k.nodes, "nodes") {
@@ -187,7 +189,7 @@ func random(d dice, i int, k kinds) *manifest {
 	m.values = append(m.values, subset(d, i, "v/%d")...)
 	m.values = append(m.values, subset(d, i, "w/%d")...)
 	m.hiera = subset(d, i, "h%d")
-	var used []string // the answers that are used; the other answers change nothing
+	var used []string // only these answers change what the node publishes
 	for _, key := range slices.Concat(m.values, m.types) {
 		if d.roll(3, "uses") > 0 {
 			used = append(used, key)
@@ -224,8 +226,8 @@ func random(d dice, i int, k kinds) *manifest {
 	return m
 }
 
-// monotone is a fleet that may have cycles. A node publishes a set, which grows with the
-// sets that the node reads.
+// The function `monotone` returns a random fleet that may have cycles. Each node publishes a set. If
+// the sets that the node reads get larger, its own set gets larger or stays the same.
 func monotone(d dice, k kinds) map[tutti.NodeName]*manifest {
 	nodes := map[tutti.NodeName]*manifest{}
 	count := 1 + d.roll(k.nodes, "nodes")
@@ -271,8 +273,8 @@ func bits(s string) int {
 	return n
 }
 
-// mustNeed fails if a run is wanted without a reason. There is no reason if the node's last
-// run was good and had the same code, and if all answers that the run read are unchanged.
+// mustNeed fails if the server wants a run without a reason. There is no reason if three things are
+// true: the node's last run was good, it had the same code, and all its answers are unchanged.
 func (s *sim) mustNeed(o tutti.Order) {
 	last := s.engine.Last(o.Node)
 	r := last.Passed

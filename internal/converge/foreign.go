@@ -11,9 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// standing judges a node in the view of a job that wants this code on the node. An empty
-// job means the public view. An empty code means any code. The judgement considers
-// Tutti's runs, and foreign runs that are later (ADR 0011).
+// The method `standing` returns whether a node is good, and if not, what it needs. It compares the node's runs with
+// the present code and answers. The argument `code` is the code that the node should have; if `code` is empty, any
+// code is right. With a job, the answers are those that a run of the job would get. Without a job, they are the
+// public answers. Foreign runs count only if they were later than Tutti's runs (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
 	if out.Need != Nothing {
@@ -29,14 +30,14 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// goingOn reports whether a run may be changing its node. Before this run ends, nobody knows the state in which it
-// leaves the node. The state is also unknown if an earlier run has failed. A proof changes nothing before its
-// gate.
+// goingOn reports whether a run may be changing its node. Until the run ends, nobody knows in which state it will
+// leave the node. Nobody knows either whether it repairs what an earlier, failed run has left. A proof changes
+// nothing before its gate.
 func goingOn(r *engine.Run) bool {
 	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
 }
 
-// ended returns the standing of a node as if no run were going on.
+// The method `ended` does the same as `standing`, but ignores a run that is going on.
 func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
@@ -46,15 +47,15 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // a server that records compiles does not publish a foreign run's exports
+	if agent && !has.Recorded && len(out.Changed) == 0 { // if compiles are recorded, a foreign run makes no node good: its exports are not published
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the judgement depends on the latest foreign run that counts
+	for _, f := range last.Foreign { // the first run in this list that counts decides
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
 			continue
-		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // this includes a run that changed nothing before it failed
+		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // a local run that changed nothing does not count, even if it failed
 			continue
 		case !failed && !f.Foreign.Disturbs():
 			continue
@@ -62,7 +63,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		mends = nil // the run `f` was after the run `mends`, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
-			out.Need = Apply // the fleet reacts to this need, because the node makes an away run only while the server cannot react
+			out.Need = Apply // out.Foreign stays false, so the fleet reacts: it could not react when the run began
 		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
@@ -77,14 +78,14 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	return out
 }
 
-// mends returns the latest whole run of the node's daemon that makes the node good, whatever happened before. The
-// method returns nil if no run makes the node good. The run certainly began after the end of all known runs of
-// Tutti. That run also began after the last report about the machine and its facts.
+// A whole foreign run is a run of the node's daemon that has applied a whole new catalog. It makes the node good,
+// whatever happened before. The method `mends` returns the latest such run, or nil. The run must certainly have
+// begun after all known runs of Tutti had ended, and after the last report about the machine and its facts.
 func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // a run whose end nobody saw may have been going on at the same time
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // if Unwatched, another run may have been going on at the same time
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -93,7 +94,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 		return nil
 	}
 	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
-	if len(last.Partial) == retain.MaxPartial { // older runs with tags are not kept, but all of them ended before the last claimed run began
+	if len(last.Partial) == retain.MaxPartial { // older runs with tags are not kept, but they had ended when the last claimed run began
 		ours = append(ours, last.Claimed)
 	}
 	facts, back := s.engine.Facts(node), last.SetBack
@@ -108,8 +109,8 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	return latest
 }
 
-// found returns a run that has changed nothing, but has shown that its node is not good. The method also returns
-// what the run has found. The method returns nil and an empty string if no run has found something.
+// A noop run or a compile changes nothing, but may show that its node is not good. The method `found` returns such
+// a run, and a text about what the run has shown. If there is no such run, it returns nil and an empty string.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
@@ -125,8 +126,9 @@ func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, co
 	return nil, ""
 }
 
-// showsAnother reports whether the catalog of a stopped proof differs from the catalog of the last passed run. The
-// proof must have the present code, answers and facts.
+// The run `r` is a proof that was stopped at its gate. showsAnother reports whether its catalog differs from the
+// catalog of the last run that passed its gate. It returns false if the proof had other code, answers or facts than
+// the node would get now.
 func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
 	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
 		return false
@@ -136,9 +138,10 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
-// foretold returns the finding of a run that changed nothing, if the finding is still valid. The finding is
-// valid if the run has the same catalog as the last full run, or if the run's code and answers have not
-// changed since.
+// A noop run or a compile has found what a run would change, or that a run would fail. The method `foretold`
+// returns this finding as a text, or an empty string if the finding is not valid any more. The finding is valid if
+// the run has the same catalog as the last full run. It is also valid if the code and the answers have not changed
+// since the run.
 func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
@@ -162,9 +165,9 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// pending describes what a noop run would change, without the changes that the previous full run has also reported.
-// The function returns an empty string if nothing is left. Every run reports resources that are noop by themselves,
-// and Notify resources.
+// The function `pending` describes what a noop run has found to change. It ignores changes that the full run before
+// has also reported: each run reports Notify resources and resources with the parameter noop. If no other changes
+// are left, the function returns an empty string.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {
@@ -178,13 +181,13 @@ func pending(r *tutti.Result, left *engine.Run) string {
 			return c.Resource + " is"
 		}
 	}
-	if n := r.Counts.OutOfSync; n > len(r.Changes) && len(r.Changes) == tutti.MaxFailures && n > kept { // the list was cut
+	if n := r.Counts.OutOfSync; n > len(r.Changes) && len(r.Changes) == tutti.MaxFailures && n > kept { // the list of changes is incomplete
 		return fmt.Sprintf("%d resources are", n)
 	}
 	return ""
 }
 
-// foreignWhy explains why a node is not good after a run that Tutti did not order.
+// foreignWhy returns the reason why a node is not good after a run that the server did not order.
 func foreignWhy(f *engine.Run) string {
 	r, what := f.Result, f.Foreign.Local.Kind()
 	switch {

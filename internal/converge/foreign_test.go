@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// others returns a run that somebody else started on a node. A run of this kind ends well
-// and changes nothing. All other details of the run are unknown.
+// The function `others` returns a foreign run that ended well and changed nothing. The functions in
+// `change` then change the run.
 func others(change ...func(*tutti.Foreign)) tutti.Foreign {
 	f := tutti.Foreign{Environment: "production", Result: tutti.Result{Outcome: tutti.Unchanged, Counts: tutti.Counts{Total: 9}}}
 	for _, c := range change {
@@ -37,14 +37,14 @@ func unwatched(f *tutti.Foreign) { f.Unwatched = true }
 
 func noop(f *tutti.Foreign) { f.Noop = true }
 
-// tell makes node n report a run. The report comes now, and the run began at the given time and took a
+// The method `tell` makes node n report a foreign run now. The run began at the given time and took a
 // second.
 func (s *sim) tell(n tutti.NodeName, began time.Time, f tutti.Foreign) {
 	s.tellOf(n, began, began.Add(time.Second), f)
 }
 
 func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) {
-	s.ids++ // not the length of the log, which a restore shortens
+	s.ids++ // ids do not come from the length of the log, because a restore shortens the log
 	f.Result.Run = tutti.RunID(fmt.Sprintf("f%08d-0000-4000-8000-000000000000", s.ids))
 	f.Result.StartedAt, f.Result.EndedAt = began, ended
 	if f.Whole {
@@ -53,7 +53,8 @@ func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) 
 	s.append(&tutti.RunForeign{Node: n, Foreign: f})
 }
 
-// by makes all nodes run with this program. If the program is `agent`, the code has no digest.
+// The method `by` makes all nodes run with this program. If the program is `agent`, the code has no
+// digest.
 func (s *sim) by(program tutti.Program) {
 	s.program, s.manifests[""] = program, s.nodes
 }
@@ -62,8 +63,7 @@ func (s *sim) standing(n tutti.NodeName) converge.Standing {
 	return s.converge.Standing(n, s.view().Has(n))
 }
 
-// TestForeignRuns checks what a foreign run means for its node, according to the table of
-// ADR 0011.
+// TestForeignRuns checks the table of ADR 0011: what a node needs after a foreign run.
 func TestForeignRuns(t *testing.T) {
 	const unseen = "ended while the agent was off: what ran before it in that time is not known"
 	const disturbed, broken = "has changed what Tutti's last run left", "failed:resources: 1 resource failed"
@@ -120,8 +120,8 @@ func TestForeignRuns(t *testing.T) {
 	}
 }
 
-// TestWhichRunIsLater: an older foreign run never replaces a newer run of ours, whenever
-// it is reported. After a later run of ours, the foreign run no longer counts.
+// TestWhichRunIsLater: a foreign run that was before a run of ours does not count, even if the node
+// reports it after that run. A foreign run also no longer counts when a run of ours follows it.
 func TestWhichRunIsLater(t *testing.T) {
 	begin := func(t *testing.T) *sim {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -200,8 +200,9 @@ func TestAForeignRunMakesNothingGoodThatIsStale(t *testing.T) {
 	}
 }
 
-// TestAForeignRunOfANodeThatNeverRan: Tutti never ran the node. For the program agent,
-// Tutti needs no reads, so the foreign run counts as the last known run.
+// TestAForeignRunOfANodeThatNeverRan: a node has had no run of ours, only a foreign run. With the
+// program agent this run can make the node good, because Tutti then needs no record of what a run
+// read.
 func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	for program, want := range map[tutti.Program]converge.Need{tutti.ProgramApply: converge.Apply, tutti.ProgramAgent: converge.Nothing} {
 		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
@@ -213,12 +214,12 @@ func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	}
 }
 
-// TestAFailedForeignRunHoldsNobodyBack: if a node needs a run of ours anyway, the node
-// gets this run.
+// TestAFailedForeignRunHoldsNobodyBack: a foreign run on a node has failed. If the node needs a run
+// of ours anyway, it gets this run.
 func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
-	s.tell("a", s.now, others(failed)) // its daemon ran before Tutti ever ran the node
+	s.tell("a", s.now, others(failed)) // the first run of the node is a run of its daemon
 	if got := s.standing("a"); got.Need != converge.Apply || got.Foreign {
 		t.Errorf("it needs %s, foreign %t", got.Need, got.Foreign)
 	}
@@ -229,8 +230,8 @@ func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestAForeignRunWhereTheModuleIsOnThePuppetServer: the foreign run leaves no record, and
-// its exports are not published. A foreign run of this kind therefore makes no node good.
+// TestAForeignRunWhereTheModuleIsOnThePuppetServer: if the module is on the Puppet Server, a foreign
+// run has no record, and its exports are not published. So it makes no node good.
 func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.by(tutti.ProgramAgent)
@@ -244,8 +245,8 @@ func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
 	}
 }
 
-// TestAForeignRunStartsNothing: if a daemon and a reactive fleet undo each other's
-// changes, this happens only once per safety run.
+// TestAForeignRunStartsNothing: a daemon changes a node of a reactive fleet again and again. The
+// fleet does not react to these foreign runs. Only its safety runs undo the changes.
 func TestAForeignRunStartsNothing(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -258,7 +259,7 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 		s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 		s.reaction.Safety = tc.safety
 		before := s.runs()
-		for range 48 { // for a day, a daemon applies another catalog
+		for range 48 { // for a day, the daemon applies another catalog every half hour
 			s.tell("a", s.now, others(changed))
 			if got := s.standing("a"); got.Need != converge.Apply {
 				t.Fatalf("%s: it needs %s", tc.reason, got.Need)
@@ -268,7 +269,7 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 		if got := s.runs()["a"] - before["a"]; got != tc.runs {
 			t.Errorf("%s: %d runs, want %d", tc.reason, got, tc.runs)
 		}
-		s.set("x", "1") // a change still causes a run
+		s.set("x", "1") // a changed value still causes a run
 		s.live(5 * time.Minute)
 		if got := s.runs()["a"] - before["a"]; got != tc.runs+1 {
 			t.Errorf("%s: %d runs after a change, want one more than %d", tc.reason, got, tc.runs)
@@ -276,8 +277,8 @@ func TestAForeignRunStartsNothing(t *testing.T) {
 	}
 }
 
-// TestAJobIsBoundedWhateverOthersDo: other people change a node after each of its runs. A
-// job that a person started tries this node six times.
+// TestAJobIsBoundedWhateverOthersDo: after each run of a node, a foreign run changes the node. A job
+// that a person started runs the node at most six times, and then ends.
 func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
 	s.tell("a", s.now, others(changed))
@@ -299,8 +300,8 @@ func TestAJobIsBoundedWhateverOthersDo(t *testing.T) {
 	}
 }
 
-// TestAProofDoesNotLetOffWhatOthersChanged: if other people have changed a node, a proof
-// does not make the node good. A proof compares catalogs, not machines.
+// TestAProofDoesNotLetOffWhatOthersChanged: if a foreign run has changed a node, a proof does not
+// make the node good. A proof compares catalogs, not machines.
 func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	for _, tc := range []struct {
@@ -346,8 +347,8 @@ func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 	}
 }
 
-// TestAForeignRunThatIsToldBehindAProof: the last run that applied determines the state
-// of a node, even if a proof came later.
+// TestAForeignRunThatIsToldBehindAProof: a proof does not apply. So a foreign run counts if it began
+// after our last run that applied, even if it began before a later proof.
 func TestAForeignRunThatIsToldBehindAProof(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{"a": reads()}
 	s := newSim(t, nodes)
