@@ -303,7 +303,8 @@ func (l *life) change() string {
 				nodes[name] = livelier(d, random(d, i, kinds{nodes: 6}))
 			}
 		}
-		s.push(fmt.Sprint("code ", len(s.log)), nodes)
+		s.ids++ // not the length of the log, which a restore shortens
+		s.push(fmt.Sprint("code ", s.ids), nodes)
 		return "a push"
 	case 5:
 		s.fold()
