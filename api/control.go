@@ -350,8 +350,13 @@ type NodeView struct {
 	Unnoted string `json:"unnoted,omitempty"`
 	Warm    int64  `json:"warm,omitempty"`   // bytes of memory of the process that has Puppet loaded
 	Paused  string `json:"paused,omitempty"` // why no run begins on the node by itself
-	// Stands is the node's state under the current code and data. NodeStanding also has the reasons.
+	// Stands is the node's state under the current code and data. The state of an observed node follows from what Puppet
+	// has left on the node (ADR 0030), and says nothing about code and data.
 	Stands NodeState `json:"stands,omitempty"`
+	Why    string    `json:"why,omitempty"`   // the reason for Stands; empty for NodeGood, and in a list for callers who may only view
+	Since  time.Time `json:"since,omitzero"` // when this state began, if that is known
+	// Observed is true if Tutti starts nothing on the node (`mode: observe`).
+	Observed bool `json:"observed,omitempty"`
 	// Trusts is the counter of the last statement about code keys that the node has accepted.
 	Trusts   uint64          `json:"trusts,omitempty"`
 	Active   tutti.RunID     `json:"active,omitempty"`

@@ -33,7 +33,7 @@ type Explains interface {
 type NodeState string
 
 // These are the states of a node. In all states except NodeGood and NodeSuspect the node needs a run in
-// mode apply.
+// mode apply. An observed node is in another state, or is NodeGood or NodeFailed (ADR 0030).
 const (
 	NodeGood    NodeState = "good"
 	NodeSuspect NodeState = "suspect"
@@ -41,6 +41,11 @@ const (
 	NodeWaiting NodeState = "waiting"
 	NodeFailed  NodeState = "failed" // the node's last run failed, was lost or was interrupted
 	NodeNew     NodeState = "never ran"
+
+	NodeUnknown  NodeState = "unknown"  // nothing is known about the runs of the node
+	NodeSilent   NodeState = "silent"   // Puppet has not run for too long
+	NodeDisabled NodeState = "disabled" // somebody has disabled Puppet
+	NodeDrifting NodeState = "drifting" // each run corrects something
 )
 
 // NodeStanding is the state of a node, and the reason for it.

@@ -325,6 +325,9 @@ type Beat struct {
 	// node without a message to the server. Agents of earlier releases never set Unnoted, and servers of earlier
 	// releases ignore it.
 	Unnoted string `json:"unnoted,omitempty"`
+	// Files is what Puppet's own files say. Files is nil if Puppet is not installed, if its files cannot be read, or if
+	// the agent is of an earlier release.
+	Files *tutti.PuppetFiles `json:"files,omitempty"`
 }
 
 // Renew asks for a new JWT for the node's key, because the present JWT expires soon.

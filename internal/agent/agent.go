@@ -99,6 +99,9 @@ type Options struct {
 	// does not see such runs.
 	Witness Witness
 
+	// Files reads what Puppet's own files say. Each heartbeat reports them. If Files is nil, no heartbeat does.
+	Files func() (tutti.PuppetFiles, error)
+
 	// Facts collects the node's facts after its runs. If Facts is nil, the agent does not look at
 	// facts. FactsEvery is how often the agent collects facts even if it saw no change. If FactsEvery
 	// is 0, the agent collects facts only after changes.
@@ -383,6 +386,11 @@ func (a *Agent) sendBeat(stopping bool) {
 		beat.Run = a.active.id
 	}
 	a.mu.Unlock()
+	if a.opts.Files != nil {
+		if files, err := a.opts.Files(); err == nil {
+			beat.Files = &files
+		}
+	}
 	if raw, err := json.Marshal(beat); err == nil {
 		_ = a.opts.Bus.Send(wire.OpBeat, raw) // if this heartbeat is lost, the next one follows
 	}

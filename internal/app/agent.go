@@ -117,7 +117,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Acting:  a.signers,
 		Boxes:   a.boxes,
 		Space:   room(a.opts.Dir),
-		Local:   local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
+		Local:   local, Allow: allow(a.opts.Policy, local), Witness: local, Files: local.Files, Switch: local, Warm: warm,
 		Compile: a.compile, Idle: giveBack,
 		Follow: func() {
 			select {

@@ -37,7 +37,7 @@ const (
 
 const exitCodes = `   0  success
    1  the job failed: runs failed, or a wait timed out; nodes failed or refused what
-      they were asked; doctor, chaos or policy check found something
+      they were asked; doctor, chaos, status or policy check found something
    2  bad input: nothing was changed
    3  refused: no grant, no certificate, or a token that does not fit
    4  the server cannot be reached, or did not answer in time

@@ -65,12 +65,16 @@ the command without BOOT after an agent was downgraded.`,
 }
 
 func newNodeListCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var states []string
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the nodes, their state and how their last run ended",
-		Example: "  tutti node list",
+		Example: "  tutti node list\n  tutti node list --state failed,silent",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := knownStates(states); err != nil {
+				return err
+			}
 			server, err := o.connect()
 			if err != nil {
 				return err
@@ -78,6 +82,9 @@ func newNodeListCommand(o *options) *cobra.Command {
 			nodes, err := server.ListNodes(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if len(states) > 0 {
+				nodes = slices.DeleteFunc(nodes, func(n api.NodeView) bool { return !slices.Contains(states, string(n.Stands)) })
 			}
 			if o.json {
 				return printJSON(cmd.OutOrStdout(), nodes)
@@ -113,12 +120,32 @@ func newNodeListCommand(o *options) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only nodes in these states (column STANDS; with commas)")
+	return cmd
+}
+
+// nodeStates are all states of nodes, in the order in which commands print them.
+var nodeStates = []api.NodeState{
+	api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeDrifting, api.NodeSilent, api.NodeDisabled, api.NodeUnknown, api.NodeNew,
+}
+
+// knownStates refuses words that are not states of nodes.
+func knownStates(words []string) error {
+	for _, word := range words {
+		if !slices.Contains(nodeStates, api.NodeState(word)) {
+			return tutti.Errorf(tutti.CodeInvalid, "--state: unknown state %q (states: %s)", word, joined(nodeStates))
+		}
+	}
+	return nil
 }
 
 // The function `stands` describes the state of a node in one or two words. A server of an earlier release does
 // not send the state. The text then is a dash.
 func stands(n api.NodeView) string {
-	if n.Stands == api.NodeGood && n.Proved {
+	switch {
+	case n.Observed:
+		return string(n.Stands) + " (observed)"
+	case n.Stands == api.NodeGood && n.Proved:
 		return "good (proved)"
 	}
 	return orDash(string(n.Stands))
@@ -142,9 +169,8 @@ func countStands(nodes []api.NodeView) string {
 // byState sorts the states of nodes. Good comes first. The more attention a state needs, the later it comes.
 // States that this release does not know come last.
 func byState(a, b api.NodeState) int {
-	order := []api.NodeState{api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeNew}
 	// an unknown state is not in the list: its index is -1, which becomes the largest unsigned number
-	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) }
+	place := func(s api.NodeState) uint { return uint(slices.Index(nodeStates, s)) }
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 

@@ -107,3 +107,57 @@ func TestNodesStand(t *testing.T) {
 		}
 	}
 }
+
+// TestStatus checks the counts, the list of nodes that need attention, and the exit code for monitoring.
+func TestStatus(t *testing.T) {
+	good := api.NodeView{Node: "a", Stands: api.NodeGood, Connected: true}
+	failed := api.NodeView{Node: "f", Stands: api.NodeFailed, Connected: true, Observed: true, Why: "resources: 1 resource failed\nx"}
+	for _, tc := range []struct {
+		reason string
+		nodes  []api.NodeView
+		want   string
+		exit   int
+	}{
+		{"no nodes", nil, "There are no nodes.\n", cli.ExitOK},
+		{"all good", []api.NodeView{good}, "1 good\n", cli.ExitOK},
+		{"a good node is away", []api.NodeView{good, {Node: "b", Stands: api.NodeGood}},
+			"2 good\nNODE  STANDS  SINCE  WHY\nb     good    never  - (away)\n", cli.ExitPartial},
+		{"of one node nothing is known", []api.NodeView{good, {Node: "b", Stands: api.NodeUnknown, Why: "nothing is heard of its agent"}},
+			"1 good, 1 unknown\nNODE  STANDS   SINCE  WHY\nb     unknown  never  nothing is heard of its agent\n", cli.ExitPartial},
+		{"the worst comes last", []api.NodeView{failed, {Node: "b", Stands: api.NodeStale, Connected: true, Why: "other code"}, good},
+			"1 good, 1 stale, 1 failed\nNODE  STANDS  SINCE  WHY\nb     stale   never  other code\nf     failed  never  resources: 1 resource failed x\n", cli.ExitFailed},
+		{"a state of a later release", []api.NodeView{{Node: "d", Stands: "of later", Connected: true}},
+			"1 of later\nNODE  STANDS    SINCE  WHY\nd     of later  never  -\n", cli.ExitFailed},
+	} {
+		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return standing{nodes: tc.nodes}, nil }})
+		var out bytes.Buffer
+		root.SetArgs([]string{"status"})
+		root.SetOut(&out)
+		if exit := cli.ExitCode(root.ExecuteContext(t.Context())); exit != tc.exit {
+			t.Errorf("%s: exit code %d, want %d", tc.reason, exit, tc.exit)
+		}
+		if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// TestListedStates checks that --state selects nodes, and refuses an unknown state.
+func TestListedStates(t *testing.T) {
+	nodes := []api.NodeView{{Node: "a", Stands: api.NodeGood}, {Node: "b", Stands: api.NodeSilent, Observed: true}, {Node: "c", Stands: api.NodeFailed}}
+	list := func(states string) (string, error) {
+		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return standing{nodes: nodes}, nil }})
+		var out bytes.Buffer
+		root.SetArgs([]string{"node", "list", "--state", states})
+		root.SetOut(&out)
+		err := root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	out, err := list("silent,failed")
+	if err != nil || !strings.Contains(out, "b     away   never  silent (observed)") || !strings.Contains(out, "\n1 failed, 1 silent\n") || strings.Contains(out, "\na ") {
+		t.Errorf("silent,failed: %v\n%s", err, out)
+	}
+	if _, err := list("god"); tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), `unknown state "god"`) {
+		t.Errorf("god: %v", err)
+	}
+}

@@ -33,9 +33,9 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 		for _, n := range v.Registry.Nodes {
 			view := v.node(n)
 			view.Paused = paused(n.Node)
-			view.Stands = v.stateOf(n, standings(n.Node))
+			v.stands(n, standings(n.Node), &view)
 			if !reads {
-				view.Message, view.Failures, view.Trouble, view.Unnoted = "", nil, "", ""
+				view.Message, view.Failures, view.Trouble, view.Unnoted, view.Why = "", nil, "", "", ""
 			}
 			out = append(out, view)
 		}

@@ -44,6 +44,9 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 		// The variable `other` is false if the request has no code, or has the current code.
 		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code
 		for n := range v.Registry.Nodes {
+			if v.WhyObserved(n) != "" {
+				continue
+			}
 			last := v.Engine.Last(n).Applied
 			if loses[n] || other && v.has(n).Program != tutti.ProgramAgent && (last == nil || last.Code != in.Code) {
 				out.Nodes = append(out.Nodes, n)

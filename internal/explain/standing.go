@@ -55,26 +55,22 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	view := v.node(n)
 	view.Paused = v.Paused(v.Now)(n.Node)
 	st := v.Converge.Standing(name, v.has(name))
-	state := v.stateOf(n, st)
-	view.Stands = state
+	v.stands(n, st, &view)
 	last := v.Engine.Last(name)
 	out := stood{
 		view:     view,
-		standing: api.NodeStanding{State: state, Needs: string(st.Need), Why: st.Why()},
+		standing: api.NodeStanding{State: view.Stands, Needs: string(st.Need), Why: view.Why, Since: view.Since},
 		changed:  slices.Clone(st.Changed),
 	}
-	if state == api.NodeSuspect && st.Need == converge.Nothing {
-		out.standing.Needs, out.standing.Why = string(converge.Proof), cmp.Or(view.Conflicted, converge.NotNoted(view.Unnoted))
+	if view.Stands == api.NodeSuspect && st.Need == converge.Nothing {
+		out.standing.Needs = string(converge.Proof)
 	}
 	if r := st.Run; r != nil {
 		run := v.run(r)
-		out.standing.Run, out.standing.Since = &run, r.EndedAt
+		out.standing.Run = &run
 		if r.Foreign == nil {
 			out.code = v.Registry.Code[r.Environment].Code
 		}
-	}
-	if st.Run == nil {
-		out.standing.Since = n.JoinedAt
 	}
 	if r := last.Passed; r != nil {
 		out.rests = basisOf(r, v.Engine.Facts(name))
@@ -145,6 +141,23 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 		}
 	}
 	return out
+}
+
+// The method `stands` sets the state of a node, its reason and its beginning. For an observed node it keeps what is there.
+func (v View) stands(n *fold.Node, st converge.Standing, view *api.NodeView) {
+	if view.Observed {
+		return
+	}
+	view.Stands, view.Why = v.stateOf(n, st), st.Why()
+	if view.Stands == api.NodeSuspect && st.Need == converge.Nothing {
+		view.Why = cmp.Or(view.Conflicted, converge.NotNoted(view.Unnoted))
+	}
+	switch {
+	case st.Run != nil:
+		view.Since = st.Run.EndedAt
+	case st.Need != converge.Nothing: // it never ran
+		view.Since = n.JoinedAt
+	}
 }
 
 // stateOf returns the word for a standing. If a conflicted node needs nothing, its state is suspect: two machines act

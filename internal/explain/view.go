@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/observe"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -95,6 +96,10 @@ func (v View) node(n *fold.Node) api.NodeView {
 		Stopped: beat.Stopping, Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Unnoted: beat.Unnoted, Warm: beat.Warm,
 		TooOldFor: v.Present.Lacks(n.Node), Active: v.Engine.Active[n.Node], Trusts: n.Trusts,
 	}
+	if v.WhyObserved(n.Node) != "" {
+		verdict := v.observe(n, out)
+		out.Observed, out.Stands, out.Why, out.Since = true, verdict.State, verdict.Why, verdict.Since
+	}
 	out.OldGrants = policy.ExportsOf(v.Fleet(), out.Groups, n.Node).OldDangers()
 	out.Conflicted = n.Tickets.Conflicted
 	if met := v.Present.Machines(n.Node); len(met) > 1 {
@@ -111,6 +116,21 @@ func (v View) node(n *fold.Node) api.NodeView {
 		fillRun(&out, r)
 	}
 	return out
+}
+
+// The method `observe` judges a node on which Tutti starts nothing.
+func (v View) observe(n *fold.Node, view api.NodeView) observe.Verdict {
+	_, beat := v.Present.Last(n.Node)
+	in := observe.Node{
+		Now: v.Now, Connected: view.Connected, SeenAt: view.SeenAt, JoinedAt: n.JoinedAt, Puppet: beat.Files,
+		Every: v.Fleet().RunsEveryOf(view.Groups),
+	}
+	for _, r := range v.Engine.Foreigns(n.Node) {
+		f := *r.Foreign
+		f.Result = *r.Result
+		in.Runs = append(in.Runs, observe.Run{Foreign: &f, ReportedAt: r.EndedAt})
+	}
+	return observe.Judge(in)
 }
 
 // lastForeign returns the latest foreign run of a node. The method returns nil if this run is not

@@ -91,7 +91,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"secrets":     func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
 
 		"safety_when_away": func(n *yaml.Node) { fleet.SafetyWhenAway = r.safetyWhenAway(n, "safety_when_away") },
-		"runs_every":       func(n *yaml.Node) { fleet.RunsEvery = r.runsEvery(n, "runs_every") },
+		"runs_every":       func(n *yaml.Node) { fleet.RunsEvery = runsEvery(r, n, "runs_every") },
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")

@@ -85,7 +85,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 		"serial": func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
 
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
-		"runs_every":       func(n *yaml.Node) { group.RunsEvery = r.runsEvery(n, what+": runs_every") },
+		"runs_every":       func(n *yaml.Node) { group.RunsEvery = runsEvery(r, n, what+": runs_every") },
 	})
 	if list != nil {
 		nodes = r.texts(list, what+": nodes")

@@ -40,7 +40,7 @@ const (
 )
 
 // runsEvery returns the time between two Puppet runs of observed nodes.
-func (r *reader) runsEvery(n *yaml.Node, what string) time.Duration {
+func runsEvery(r *reader, n *yaml.Node, what string) time.Duration {
 	d := r.duration(n, what)
 	if d != 0 && (d < minRunsEvery || d > maxRunsEvery) {
 		r.report(n, "the time between two runs of cron or of the daemon, like 30m", "%s: %s; allowed are %s to %s", what, Duration(d), Duration(minRunsEvery), Duration(maxRunsEvery))

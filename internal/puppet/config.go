@@ -1,13 +1,17 @@
 package puppet
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/excerpt"
@@ -98,6 +102,28 @@ func (c conf) settings(section string) map[string]string {
 	maps.Copy(out, c.sections["main"])
 	maps.Copy(out, c.sections[section])
 	return out
+}
+
+// The method `named` returns a setting that puppet.conf names for `puppet agent`. It returns an empty string for a setting
+// that puppet.conf leaves at its default.
+func (c conf) named(name string) string {
+	return cmp.Or(c.sections["agent"][name], c.sections["main"][name])
+}
+
+// units are the units of Puppet's durations (puppet/settings/duration_setting.rb).
+var units = map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "y": 365 * 24 * time.Hour}
+
+var durationRE = regexp.MustCompile(`^(\d{1,9})([smhdy]?)$`)
+
+// The function `interval` reads a duration as Puppet writes it: a number of seconds, or a number with a unit. For any other
+// text, with which Puppet does not run either, `interval` returns 0.
+func interval(text string) time.Duration {
+	m := durationRE.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1]) // the pattern allows only digits
+	return min(time.Duration(n), math.MaxInt64/units[m[2]]) * units[m[2]]
 }
 
 // path returns a setting that is a path. The path is below the root.

@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -103,6 +105,48 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 		lock.Message = "reason not known: " + file + " is not what Puppet writes"
 	}
 	return lock.Message, false, nil
+}
+
+// Files returns what Puppet's own files say, apart from reports. Files returns CodeNotFound if Puppet is not installed.
+// Files reads only.
+func (l Local) Files() (tutti.PuppetFiles, error) {
+	c, err := readConf(l.Root)
+	if err != nil {
+		return tutti.PuppetFiles{}, err
+	}
+	settings := c.settings("agent")
+	lock, err := c.path(settings, "agent_disabled_lockfile")
+	if err != nil {
+		return tutti.PuppetFiles{}, err
+	}
+	out := tutti.PuppetFiles{Environment: short(c.named("environment")), Every: interval(c.named("runinterval"))}
+	message, enabled, err := readDisabled(lock)
+	if err != nil || enabled {
+		return out, err
+	}
+	by, since, err := owner(lock)
+	if err != nil {
+		return tutti.PuppetFiles{}, tutti.Wrap(tutti.CodeUnavailable, err, "who has disabled Puppet?")
+	}
+	out.Disabled = &tutti.PuppetDisabled{By: by, Message: short(tutti.OneLine(message)), Since: since}
+	return out, nil
+}
+
+// The function `owner` returns the name of a file's owner, or the owner's number, and when the file was last changed.
+func owner(file string) (name string, since time.Time, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", info.ModTime().UTC(), nil
+	}
+	id := strconv.FormatUint(uint64(stat.Uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username, info.ModTime().UTC(), nil
+	}
+	return "uid " + id, info.ModTime().UTC(), nil
 }
 
 // held returns true if a lock file names a process that Puppet would take for a Puppet. The pid in an old lock

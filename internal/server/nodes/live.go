@@ -17,6 +17,12 @@ func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		return nil, err
 	}
 	in.Version, in.Puppet, in.Trouble, in.Unnoted = plain.Words(in.Version), plain.Words(in.Puppet), plain.Words(in.Trouble), plain.Words(in.Unnoted)
+	if f := in.Files; f != nil {
+		f.Environment = plain.Words(f.Environment)
+		if d := f.Disabled; d != nil {
+			d.By, d.Message = plain.Words(d.By), plain.Words(d.Message)
+		}
+	}
 	if s.Presence.Beat(key, in) {
 		return nil, nil
 	}

@@ -210,6 +210,9 @@ func (q *question) announce(ctx context.Context, request string, nodes []api.Nod
 		if err := tx.MayAsk(ctx, q.in.Action, several(names), names); err != nil {
 			return err
 		}
+		if err := tx.NoneObserved(names); err != nil {
+			return err
+		}
 		for part := range slices.Chunk(names, maxNodesNamed) {
 			tx.Emit(q.by, &tutti.RemoteAsked{
 				Request: request, Action: q.in.Action, On: q.in.On, Message: q.in.Message, Force: q.in.Force, Nodes: part,
