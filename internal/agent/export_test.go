@@ -1,6 +1,10 @@
 package agent
 
-import "github.com/tutti-project/tutti/wire"
+import (
+	"time"
+
+	"github.com/tutti-project/tutti/wire"
+)
 
 // ReadSealed and WriteSealed read and write the agent's own files.
 func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
@@ -25,4 +29,10 @@ func Postponed(dirs ...string) int {
 		l.postpone(dir)
 	}
 	return len(l.unsettled)
+}
+
+// Newest returns the time of the last change below a directory, as the agent sees it at the given time.
+func Newest(dir string, now time.Time) time.Time {
+	_, newest := stamp([]string{dir}, now)
+	return newest
 }

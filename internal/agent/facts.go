@@ -119,10 +119,10 @@ func (f *factsWatch) look(now time.Time) {
 	if err == nil && !found.At.Equal(f.now.At) {
 		f.now, f.asked = found, time.Time{}
 		var newest time.Time
-		f.seen, newest = stamp(found.Watch)
-		// A file was written during the collection. Collect again, but only once, because a fact may
-		// write to this file itself.
-		if f.late = !f.late && !found.Began.IsZero() && !newest.Before(found.Began) && !newest.After(now); f.late {
+		f.seen, newest = stamp(found.Watch, now)
+		// A file was written during the collection, or the clock was set back meanwhile, so that nobody knows. Collect
+		// again, but only once, because a fact may write to this file itself.
+		if f.late = !f.late && !found.Began.IsZero() && (!newest.Before(found.Began) || found.Began.After(now)); f.late {
 			f.seen = 0
 		}
 	}
@@ -148,7 +148,7 @@ func (f *factsWatch) written(now time.Time) bool {
 		return false
 	}
 	began := time.Now()
-	sum, _ := stamp(f.now.Watch)
+	sum, _ := stamp(f.now.Watch, now)
 	f.rests = now.Add(50 * time.Since(began))
 	return sum != f.seen
 }
@@ -190,8 +190,9 @@ func (f *factsWatch) tell(ctx context.Context) error {
 // The function `stamp` computes a number from these directories and from the directories to which
 // links in them lead. The number changes if somebody adds, changes or removes a file in one of
 // these directories. The directories themselves may be links, files, or missing. The result
-// `newest` is the time of the last change.
-func stamp(dirs []string) (sum uint64, newest time.Time) {
+// `newest` is the time of the last change. Changes in the future do not count for `newest`, because they were made while
+// the clock was wrong, and would hide later changes.
+func stamp(dirs []string, now time.Time) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) (isDir bool) {
 		var st unix.Stat_t
@@ -199,7 +200,7 @@ func stamp(dirs []string) (sum uint64, newest time.Time) {
 			return false
 		}
 		at := time.Unix(st.Ctim.Unix())
-		if at.After(newest) {
+		if at.After(newest) && !at.After(now) {
 			newest = at
 		}
 		fmt.Fprintf(h, "%s %d %d %d\n", path, st.Ino, at.UnixNano(), st.Size)

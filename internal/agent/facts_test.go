@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/wire"
@@ -171,5 +173,35 @@ func TestFactsBehindLinksAreWatched(t *testing.T) {
 			f.collected(t)
 			l.line.until(wire.OpFacts, 2)
 		})
+	}
+}
+
+// TestAFileOfTheFutureHidesNoChange: a file that was written while the clock was ahead does not hide later changes.
+func TestAFileOfTheFutureHidesNoChange(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string) time.Time {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		return time.Unix(st.Ctim.Unix())
+	}
+	before := write("before")
+	var future time.Time
+	for future = write("future"); !future.After(before); future = write("future") { // the kernel's clock has a step of some milliseconds
+	}
+	if got := agent.Newest(filepath.Join(dir, "before"), before); !got.Equal(before) {
+		t.Errorf("alone: %s, want %s", got, before)
+	}
+	if got := agent.Newest(dir, before); !got.Equal(before) {
+		t.Errorf("beside a file of the future: %s, want %s", got, before)
+	}
+	if got := agent.Newest(dir, future); !got.Equal(future) {
+		t.Errorf("at the file's own time: %s, want %s", got, future)
 	}
 }
