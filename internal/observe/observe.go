@@ -97,6 +97,9 @@ func Judge(n Node) Verdict {
 			Why: "each of its last runs corrected something that had changed since the run before: " + changed(last),
 		}
 	}
+	if n.Puppet == nil {
+		return Verdict{State: api.NodeUnknown, Why: "its agent does not say whether Puppet is disabled: its release is too old, or it cannot read Puppet's files", Since: last.Began()}
+	}
 	return Verdict{State: api.NodeGood, Since: last.Began()}
 }
 

@@ -85,7 +85,8 @@ func TestJudge(t *testing.T) {
 		})}, nil, api.NodeGood, 10 * m, ""},
 		{"the node's clock is a year ahead", runs{run(10*m, func(r *observe.Run) { r.Result.StartedAt, r.ReportedAt = now.AddDate(1, 0, 0), now.Add(-2*h) })}, nil,
 			api.NodeSilent, 2 * h, "every 30m0s"},
-		{"an agent that does not report Puppet's files", runs{run(10 * m)}, func(n *observe.Node) { n.Puppet = nil }, api.NodeGood, 10 * m, ""},
+		{"an agent that does not report Puppet's files", runs{run(10 * m)}, func(n *observe.Node) { n.Puppet = nil }, api.NodeUnknown, 10 * m, "whether Puppet is disabled"},
+		{"such an agent, and a failed run", runs{run(10*m, fails(tutti.BecauseResources, "x"))}, func(n *observe.Node) { n.Puppet = nil }, api.NodeFailed, 10 * m, "resources"},
 	} {
 		n := observe.Node{Now: now, Connected: true, SeenAt: now.Add(-30 * time.Second), JoinedAt: now.Add(-9 * h), Puppet: &tutti.PuppetFiles{}, Runs: tc.runs}
 		if tc.change != nil {
