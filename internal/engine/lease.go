@@ -367,7 +367,7 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// A job may wait because it is exclusive, or because another job is exclusive. WaitsFor explains such a wait. If the
+// WaitsFor explains why a job waits, if it waits because it is exclusive or because another job is exclusive. If the
 // job waits for another reason or does not wait, WaitsFor returns an empty string.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
