@@ -35,7 +35,7 @@ type Blobs struct {
 	used  map[tutti.Digest]*use // content that is in use, or was used within the time Idle
 }
 
-// The type use contains the time of the last use of content, and the number of calls that use the content now.
+// The type `use` contains the time of the last use of content, and the number of calls that use the content now.
 type use struct {
 	last  time.Time
 	by    int
