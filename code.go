@@ -79,7 +79,7 @@ func (m CodeManifest) Validate() error {
 	return nil
 }
 
-// The function climbs reports whether a link's target has `..` after the name of a directory. The target of a climbing
+// The function `climbs` reports whether a link's target has `..` after the name of a directory. The target of a climbing
 // link depends on other links on its path.
 func climbs(link string) bool {
 	down := false

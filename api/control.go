@@ -51,7 +51,7 @@ type Operators interface {
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
-	// If no other operator is known to have a certificate, the call must set Last. Otherwise the
+	// If no other operator is known to have a certificate, and the call does not set Last, the
 	// error is CodeConflict. RevokeOperator also cancels the operator's jobs that have not begun on a
 	// node. With CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)

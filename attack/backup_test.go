@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The function follow lets a test node follow a rotation of the server's keys, like a real agent.
+// The function `follow` lets a test node follow a rotation of the server's keys, like a real agent.
 func (n *node) follow() {
 	n.fleet.t.Helper()
 	n.fleet.eventually(func() error {
@@ -52,7 +52,7 @@ func (n *node) follow() {
 	})
 }
 
-// The method rotate does one step of a rotation, and lets the honest nodes follow the rotation.
+// The method `rotate` does one step of a rotation, and lets the honest nodes follow the rotation.
 func (f *fleet) rotate(args ...string) {
 	f.t.Helper()
 	f.tutti(append([]string{"rotate", "ca"}, args...)...)
@@ -100,7 +100,7 @@ func (th *thief) bus(t *testing.T, jwt string, seed []byte) error {
 	return err
 }
 
-// The method users returns JWTs that the thief signs for himself. The keys of the map are the roles of
+// The method `users` returns JWTs that the thief signs for himself. The keys of the map are the roles of
 // the users.
 func (th *thief) users(t *testing.T) map[string]identity.BusUser {
 	t.Helper()

@@ -24,7 +24,7 @@ type between struct {
 	got  bytes.Buffer
 }
 
-// The method between starts an attacker who listens until the test ends.
+// The method `between` starts an attacker who listens until the test ends.
 func (f *fleet) between(t *testing.T) *between {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func (f *fleet) between(t *testing.T) *between {
 	return m
 }
 
-// The method listen records everything that a client sends if it trusts the attacker.
+// The method `listen` records everything that a client sends if it trusts the attacker.
 func (m *between) listen(c net.Conn, config *tls.Config) {
 	defer c.Close()
 	m.mu.Lock()
@@ -78,7 +78,7 @@ func (m *between) tried() int {
 	return m.came
 }
 
-// The method redirect changes the address in a join token to the attacker's address. The token's
+// The method `redirect` changes the address in a join token to the attacker's address. The token's
 // checksum is not secret, so the attacker can compute it.
 func (m *between) redirect(t *testing.T, text string) string {
 	t.Helper()

@@ -26,7 +26,7 @@ const (
 	crowdMemory = 50 << 20
 )
 
-// The function strangers returns the number of strangers in the test.
+// The function `strangers` returns the number of strangers in the test.
 func strangers(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("ATTACK_STRANGERS")

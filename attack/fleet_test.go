@@ -71,7 +71,7 @@ plans:
   taken: {steps: [{run: victims}]}
 `
 
-// The function start starts a fleet and checks that it works. At the end of the test, start checks
+// The function `start` starts a fleet and checks that it works. At the end of the test, start checks
 // again that the fleet works, and ends everything.
 func start(t *testing.T) *fleet {
 	t.Helper()
@@ -102,7 +102,7 @@ func startWith(t *testing.T, limit int) *fleet {
 
 func (f *fleet) path(name string) string { return filepath.Join(f.dir, name) }
 
-// The method tutti runs the program as the first operator and returns its output.
+// The method `tutti` runs the program as the first operator and returns its output.
 func (f *fleet) tutti(args ...string) string {
 	f.t.Helper()
 	out, err := f.try(f.path("operator"), args...)
@@ -112,14 +112,14 @@ func (f *fleet) tutti(args ...string) string {
 	return out
 }
 
-// The method try runs the program as an operator.
+// The method `try` runs the program as an operator.
 func (f *fleet) try(operator string, args ...string) (string, error) {
 	cmd := exec.CommandContext(f.t.Context(), binary, append([]string{"--operator", operator, "--socket", f.path("socket")}, args...)...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// The method serve starts the server and waits until it reports that it is ready.
+// The method `serve` starts the server and waits until it reports that it is ready.
 func (f *fleet) serve() {
 	f.t.Helper()
 	_ = os.Remove(f.path("notify")) // the socket of the server before this server
@@ -151,7 +151,7 @@ func (f *fleet) serve() {
 	}
 }
 
-// The method end stops the server. If the server has already ended by itself, the test fails.
+// The method `end` stops the server. If the server has already ended by itself, the test fails.
 func (f *fleet) end() {
 	if f.process == nil {
 		return
@@ -165,7 +165,7 @@ func (f *fleet) end() {
 	}
 }
 
-// The method connect returns a client with the credentials in a directory.
+// The method `connect` returns a client with the credentials in a directory.
 func (f *fleet) connect(dir string) *httpapi.Client {
 	f.t.Helper()
 	client, err := operator.Connect(operator.ConnectOptions{Server: "https://" + f.https, OperatorDir: dir})
@@ -175,7 +175,7 @@ func (f *fleet) connect(dir string) *httpapi.Client {
 	return client
 }
 
-// The method push sends signed code and the fleet file to the server.
+// The method `push` sends signed code and the fleet file to the server.
 func (f *fleet) push() {
 	f.t.Helper()
 	code := f.path("code/manifests")
@@ -191,7 +191,7 @@ func (f *fleet) push() {
 	f.tutti("code", "push", "--file", f.path("tutti.yaml"))
 }
 
-// The method works checks that a job on the honest nodes succeeds.
+// The method `works` checks that a job on the honest nodes succeeds.
 func (f *fleet) works(when string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
@@ -226,7 +226,7 @@ func (f *fleet) authority() *identity.Authority {
 	return authority
 }
 
-// The method events reads the log, as an auditor does.
+// The method `events` reads the log, as an auditor does.
 func (f *fleet) events() []tutti.Event {
 	f.t.Helper()
 	var out []tutti.Event
@@ -249,7 +249,7 @@ func (f *fleet) events() []tutti.Event {
 // the same name.
 type denial struct{ who, what, reason string }
 
-// The method audited waits until the audit log has a denial.
+// The method `audited` waits until the audit log has a denial.
 func (f *fleet) audited(want denial) {
 	f.t.Helper()
 	var there []string
@@ -269,7 +269,7 @@ func (f *fleet) audited(want denial) {
 	})
 }
 
-// The method eventually repeats a function until it succeeds. eventually is for effects that may
+// The method `eventually` repeats a function until it succeeds. eventually is for effects that may
 // come after the answer of a call.
 func (f *fleet) eventually(try func() error) {
 	f.t.Helper()

@@ -119,7 +119,7 @@ func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string,
 	return f
 }
 
-// The method hold keeps one connection open.
+// The method `hold` keeps one connection open.
 func (f *flood) hold(ctx context.Context, again time.Duration, port string, say func(net.Conn) error) {
 	first := sync.OnceFunc(f.first.Done)
 	defer first()
@@ -147,7 +147,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 	}
 }
 
-// The method full waits until the flood has made each connection once.
+// The method `full` waits until the flood has made each connection once.
 func (f *flood) full() {
 	f.t.Helper()
 	all := make(chan struct{})
@@ -175,7 +175,7 @@ func moreFiles(t *testing.T, count int) {
 	}
 }
 
-// The method files returns the number of files that the server has open.
+// The method `files` returns the number of files that the server has open.
 func (f *fleet) files() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.process.Process.Pid))
 	if err != nil {

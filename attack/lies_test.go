@@ -32,7 +32,7 @@ var (
 	invalid = []tutti.Code{tutti.CodeInvalid}
 )
 
-// The function lies returns false messages of a node that has claimed the run `own` and passed the
+// The function `lies` returns false messages of a node that has claimed the run `own` and passed the
 // gate of this run. The argument theirs is a run of node-01. The argument asked is an open question
 // to node-01.
 func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie {
@@ -228,7 +228,7 @@ func (f *fleet) askVictim(victim *node) string {
 	return asked
 }
 
-// The function rank sorts the gate before the other operations.
+// The function `rank` sorts the gate before the other operations.
 func rank(op string) int {
 	if op == wire.OpGate {
 		return 0
@@ -248,7 +248,7 @@ func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
 	return run
 }
 
-// The function operations returns the operations in wire/message.go that a node may send.
+// The function `operations` returns the operations in wire/message.go that a node may send.
 func operations(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../wire/message.go", nil, 0)

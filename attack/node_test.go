@@ -30,7 +30,7 @@ type node struct {
 	started    []tutti.RunID // runs for which a real agent would have started Puppet
 }
 
-// The method join lets a machine join as a node, like `tutti join`, and connects it.
+// The method `join` lets a machine join as a node, like `tutti join`, and connects it.
 func (f *fleet) join(name tutti.NodeName) *node {
 	f.t.Helper()
 	token, err := f.admin.CreateToken(f.t.Context(), api.CreateToken{Name: string(name)})
@@ -72,7 +72,7 @@ func (f *fleet) node(dir string) *node {
 	return n
 }
 
-// The method work does the work of an agent, without Puppet, until the test ends.
+// The method `work` does the work of an agent, without Puppet, until the test ends.
 func (n *node) work() {
 	wake := make(chan struct{}, 1)
 	poke := func() {
@@ -105,7 +105,7 @@ func (n *node) work() {
 	}()
 }
 
-// The method pass claims a run and ends it successfully. The method returns false if there was no
+// The method `pass` claims a run and ends it successfully. The method returns false if there was no
 // run or no answer.
 func (n *node) pass(ctx context.Context) bool {
 	var claimed wire.Claimed
@@ -125,7 +125,7 @@ func result(run tutti.RunID) tutti.Result {
 	return tutti.Result{Run: run, Outcome: tutti.Unchanged, StartedAt: now, EndedAt: now}
 }
 
-// The method call sends a request to the server. The argument out may be nil.
+// The method `call` sends a request to the server. The argument out may be nil.
 func (n *node) call(ctx context.Context, op string, in, out any) error {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -140,7 +140,7 @@ func (n *node) call(ctx context.Context, op string, in, out any) error {
 	return json.Unmarshal(reply, out)
 }
 
-// The method raw connects to the bus with the node's credentials and without our client code, from
+// The method `raw` connects to the bus with the node's credentials and without our client code, from
 // the given local address.
 func (n *node) raw(t *testing.T, from string, options ...nats.Option) (*nats.Conn, error) {
 	t.Helper()

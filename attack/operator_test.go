@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// The method issued returns the client of a new operator. It makes the operator's key, and lets the server
+// The method `issued` returns the client of a new operator. It makes the operator's key, and lets the server
 // issue the certificate.
 func (f *fleet) issued(name string) *httpapi.Client {
 	f.t.Helper()

@@ -110,7 +110,7 @@ func TestStolenCredentials(t *testing.T) {
 	f.works("after")
 }
 
-// The method count returns the number of events in the log for which the argument `such` returns
+// The method `count` returns the number of events in the log for which the argument `such` returns
 // true.
 func (f *fleet) count(such func(tutti.Body) bool) int {
 	n := 0

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// The method calling returns a client of the operators' port with a TLS configuration. calling
+// The method `calling` returns a client of the operators' port with a TLS configuration. calling
 // retries like real clients. On a busy machine, the server may disconnect a client before its TLS
 // hello.
 func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
@@ -26,7 +26,7 @@ func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	return httpapi.NewClient("https://"+f.https, &http.Client{Transport: transport})
 }
 
-// The method trusting returns the TLS configuration of a client that trusts only the CA of this
+// The method `trusting` returns the TLS configuration of a client that trusts only the CA of this
 // fleet.
 func (f *fleet) trusting(t *testing.T) *tls.Config {
 	t.Helper()
@@ -37,7 +37,7 @@ func (f *fleet) trusting(t *testing.T) *tls.Config {
 	return config
 }
 
-// The function foreign creates the keys of another fleet.
+// The function `foreign` creates the keys of another fleet.
 func foreign(t *testing.T) *identity.Authority {
 	t.Helper()
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), []string{"127.0.0.1"})

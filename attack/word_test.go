@@ -43,7 +43,7 @@ type usurper struct {
 	code  tutti.SignedCode
 }
 
-// The method usurp replaces the server of a node, so that the node's real agent talks to the usurper. The given
+// The method `usurp` replaces the server of a node, so that the node's real agent talks to the usurper. The given
 // files are the only files of Puppet on the machine.
 func (f *fleet) usurp(n *node, files ...string) *usurper {
 	f.t.Helper()
@@ -142,7 +142,7 @@ func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload 
 	return []byte("{}"), nil
 }
 
-// The method order sends the node an order to run the given code, and returns the node's result.
+// The method `order` sends the node an order to run the given code, and returns the node's result.
 func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result {
 	u.t.Helper()
 	u.mu.Lock()
@@ -164,7 +164,7 @@ func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result 
 	}
 }
 
-// The method claims waits for the node's next claim.
+// The method `claims` waits for the node's next claim.
 func (u *usurper) claims() wire.Claim {
 	u.t.Helper()
 	select {
@@ -176,7 +176,7 @@ func (u *usurper) claims() wire.Claim {
 	}
 }
 
-// The method follows waits until the node reports that it has accepted the given number of statements about
+// The method `follows` waits until the node reports that it has accepted the given number of statements about
 // code keys.
 func (u *usurper) follows(want uint64) {
 	u.t.Helper()
@@ -191,7 +191,7 @@ func (u *usurper) follows(want uint64) {
 	}
 }
 
-// The method tells sets the statements about code keys that the usurper sends.
+// The method `tells` sets the statements about code keys that the usurper sends.
 func (u *usurper) tells(chain ...tutti.Statement) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -205,7 +205,7 @@ func (u *usurper) ring() {
 	}
 }
 
-// The method begins checks that the node begins the order. The machine has no Puppet, so the run ends at
+// The method `begins` checks that the node begins the order. The machine has no Puppet, so the run ends at
 // its start.
 func (u *usurper) begins(what string, code tutti.SignedCode) {
 	u.t.Helper()
@@ -214,7 +214,7 @@ func (u *usurper) begins(what string, code tutti.SignedCode) {
 	}
 }
 
-// The method refused checks that the node refuses the order.
+// The method `refused` checks that the node refuses the order.
 func (u *usurper) refused(what string, code tutti.SignedCode, says string) {
 	u.t.Helper()
 	if got := u.order("production", code); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) {
@@ -357,7 +357,7 @@ func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 	f.works("after")
 }
 
-// The method asks sends the node a request for a change in the operator's name, and returns the node's
+// The method `asks` sends the node a request for a change in the operator's name, and returns the node's
 // answer.
 func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
 	u.t.Helper()

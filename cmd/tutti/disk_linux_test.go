@@ -21,7 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 )
 
-// The type small is a server on its own small disk, with its operator.
+// The type `small` is a server on its own small disk, with its operator.
 type small struct {
 	t    *testing.T
 	disk string
@@ -60,7 +60,7 @@ func newSmall(t *testing.T) *small {
 
 func (s *small) socket() string { return filepath.Join(s.disk, "sock") }
 
-// The method start starts the server. The server possibly does not begin to serve.
+// The method `start` starts the server. The server possibly does not begin to serve.
 func (s *small) start() {
 	s.t.Helper()
 	s.said = &bytes.Buffer{}
@@ -83,7 +83,7 @@ func (s *small) stop() {
 	}
 }
 
-// The method tutti runs a command and returns its output and its exit code.
+// The method `tutti` runs a command and returns its output and its exit code.
 func (s *small) tutti(args ...string) (string, int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), untilDeadline)
@@ -106,7 +106,7 @@ func (s *small) must(args ...string) string {
 	return out
 }
 
-// The method refused executes a command. The command must end with exit code 4, and its output must
+// The method `refused` executes a command. The command must end with exit code 4, and its output must
 // have the given words.
 func (s *small) refused(says string, args ...string) {
 	s.t.Helper()
@@ -115,7 +115,7 @@ func (s *small) refused(says string, args ...string) {
 	}
 }
 
-// The method serves waits until the server answers commands.
+// The method `serves` waits until the server answers commands.
 func (s *small) serves() {
 	s.t.Helper()
 	s.eventually("it serves", func() bool { _, code := s.tutti("node", "list"); return code == 0 })
@@ -130,7 +130,7 @@ func (s *small) eventually(what string, holds func() bool) {
 	}
 }
 
-// The method fill writes to the disk until only the given number of bytes is free.
+// The method `fill` writes to the disk until only the given number of bytes is free.
 func (s *small) fill(leave int64) {
 	s.t.Helper()
 	var st syscall.Statfs_t
@@ -162,7 +162,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// The method values returns the keys that the server has.
+// The method `values` returns the keys that the server has.
 func (s *small) values() map[string]bool {
 	s.t.Helper()
 	var list []struct {
@@ -277,7 +277,7 @@ func (s *small) useUp(values map[string]bool) {
 	s.t.Fatal("a full disk takes everything")
 }
 
-// The method closed waits until the full disk stops all work. The server must report this by HTTPS and by
+// The method `closed` waits until the full disk stops all work. The server must report this by HTTPS and by
 // its socket.
 func (s *small) closed() {
 	s.t.Helper()

@@ -156,7 +156,7 @@ type runOutcome struct {
 	Owed      []string // resources whose refresh the node owes
 }
 
-// The function interrupted returns the outcome of a job whose first run had a marker, but whose
+// The function `interrupted` returns the outcome of a job whose first run had a marker, but whose
 // Puppet never started.
 func interrupted(want outcome) outcome {
 	first := runOutcome{
@@ -166,7 +166,7 @@ func interrupted(want outcome) outcome {
 	return outcome{Verdict: tutti.VerdictFailed, Runs: []runOutcome{first}, Values: map[string]string{}, Starts: map[string]int{}}
 }
 
-// The method outcome executes the job to its end and returns the job's outcome.
+// The method `outcome` executes the job to its end and returns the job's outcome.
 func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("the job does not end within %s", killDeadline))
 	defer cancel()
@@ -194,7 +194,7 @@ func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	return out, err
 }
 
-// The method runs fills the outcome from the events of a job. Each event must come once and in a
+// The method `runs` fills the outcome from the events of a job. Each event must come once and in a
 // correct order.
 func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event) error {
 	at := map[tutti.RunID]int{}

@@ -96,7 +96,7 @@ func newServer(t *testing.T, site string) template {
 	return tpl
 }
 
-// The method tutti runs a command as the operator and returns its standard output.
+// The method `tutti` runs a command as the operator and returns its standard output.
 func (tpl template) tutti(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "tutti", args...)
@@ -158,7 +158,7 @@ func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	return f
 }
 
-// The method copy returns a copy of the template with its own bus.
+// The method `copy` returns a copy of the template with its own bus.
 func (tpl template) copy(t *testing.T) *killFleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
@@ -195,7 +195,7 @@ func puppetIn(t *testing.T, dir string) {
 	}
 }
 
-// The method begin starts processes, the server first. It restarts them until the end of the test.
+// The method `begin` starts processes, the server first. It restarts them until the end of the test.
 // The argument env has additional environment variables for the first process of each name.
 func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
@@ -229,7 +229,7 @@ func (f *killFleet) socket(t *testing.T) string {
 	return path
 }
 
-// The method supervise restarts a process after its end, like systemd does for a unit. The only
+// The method `supervise` restarts a process after its end, like systemd does for a unit. The only
 // expected end is a SIGKILL of the first process.
 func (f *killFleet) supervise(name string, args []string, env string) error {
 	ctx := f.ctx
@@ -257,7 +257,7 @@ func (f *killFleet) supervise(name string, args []string, env string) error {
 	}
 }
 
-// The method end stops the fleet.
+// The method `end` stops the fleet.
 func (f *killFleet) end(t *testing.T) {
 	t.Helper()
 	f.stop()
@@ -266,7 +266,7 @@ func (f *killFleet) end(t *testing.T) {
 	}
 }
 
-// The method clear ends the fleet and any remaining Puppets. If the test has failed, clear prints
+// The method `clear` ends the fleet and any remaining Puppets. If the test has failed, clear prints
 // the output of the processes.
 func (f *killFleet) clear(t *testing.T) {
 	f.end(t)
@@ -296,7 +296,7 @@ func (f *killFleet) clear(t *testing.T) {
 // busy.
 const killDeadline = 3 * time.Minute
 
-// The method ready waits until the server answers.
+// The method `ready` waits until the server answers.
 func (f *killFleet) ready(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)
@@ -306,7 +306,7 @@ func (f *killFleet) ready(t *testing.T) {
 	}
 }
 
-// The function again repeats an action while the server is unreachable. It returns when the action
+// The function `again` repeats an action while the server is unreachable. It returns when the action
 // succeeds, or when the server refuses the action.
 func again(ctx context.Context, do func() error) error {
 	for {

@@ -53,7 +53,7 @@ func TestAnExclusiveJobKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// The method exclusive starts an exclusive job, waits for its end, and checks the state that the
+// The method `exclusive` starts an exclusive job, waits for its end, and checks the state that the
 // job has left.
 func (tpl template) exclusive(t *testing.T, env map[string]string, dies bool) (outcome, error) {
 	t.Helper()

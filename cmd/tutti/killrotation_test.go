@@ -94,7 +94,7 @@ func TestARotationKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// The method turn rotates the CA of a copy of the fleet, and returns the state after the rotation.
+// The method `turn` rotates the CA of a copy of the fleet, and returns the state after the rotation.
 func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	f := tpl.fleet(t, env)
 	defer f.clear(t)
@@ -127,7 +127,7 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	return out, err
 }
 
-// The method followed waits until every node has followed the rotation and has reported this.
+// The method `followed` waits until every node has followed the rotation and has reported this.
 func (f *killFleet) followed(ctx context.Context) error {
 	return again(ctx, func() error {
 		r, err := f.client.ShowCARotation(ctx)

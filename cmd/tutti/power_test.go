@@ -39,7 +39,7 @@ type recorder struct {
 	cuts     []cut
 }
 
-// The type cut is the state of the disk after a loss of power.
+// The type `cut` is the state of the disk after a loss of power.
 type cut struct {
 	step  int
 	name  string
@@ -61,7 +61,7 @@ func (r *recorder) watch() {
 	})
 }
 
-// The method promised records that the server has just acknowledged something.
+// The method `promised` records that the server has just acknowledged something.
 func (r *recorder) promised(what string, kept func(ctx context.Context, s *httpapi.Client) error) {
 	r.promises = append(r.promises, promise{r.fs.Steps(), what, kept})
 }
@@ -114,7 +114,7 @@ func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
 	}
 }
 
-// The method work uses the server like a fleet, and records each acknowledgement.
+// The method `work` uses the server like a fleet, and records each acknowledgement.
 func (r *recorder) work(t *testing.T, tpl template) {
 	t.Helper()
 	ctx := t.Context()
@@ -191,7 +191,7 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// The method job runs one job. For this test, everything that the job's watcher has seen is
+// The method `job` runs one job. For this test, everything that the job's watcher has seen is
 // acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
@@ -238,7 +238,7 @@ func (r *recorder) promisedEvent(job tutti.JobID, e tutti.Event) {
 	})
 }
 
-// The method restart starts a server on the remaining content and checks the promises.
+// The method `restart` starts a server on the remaining content and checks the promises.
 func (r *recorder) restart(ctx context.Context, c cut) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, killDeadline)
 	defer cancel()

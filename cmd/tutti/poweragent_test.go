@@ -89,7 +89,7 @@ type powerResult struct {
 	said     string // the output of the agent
 }
 
-// The method check checks the invariants. No run may start twice, and the agent must not forget
+// The method `check` checks the invariants. No run may start twice, and the agent must not forget
 // anything that was on its disk.
 func (r powerResult) check(t *testing.T, want outcome) {
 	t.Helper()
@@ -123,7 +123,7 @@ func (r powerResult) check(t *testing.T, want outcome) {
 	}
 }
 
-// The method try runs the job with a loss of power. Then it runs a second job, to check that the
+// The method `try` runs the job with a loss of power. Then it runs a second job, to check that the
 // agent still works. With a zero powerCase the first job has no loss of power. The method returns
 // the disk's steps during the first job.
 func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []powerfs.Step) {
@@ -179,7 +179,7 @@ func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []pow
 	return out, steps
 }
 
-// The method sent waits until the agent has recorded that the server has the result.
+// The method `sent` waits until the agent has recorded that the server has the result.
 func (n *powerNode) sent(ctx context.Context) error {
 	pattern := filepath.Join(n.fleet.dir, dbProcess, "runs", "*", "result.json")
 	return again(ctx, func() error {
@@ -204,7 +204,7 @@ func countStarts(dir, to string) error {
 	return os.WriteFile(ruby, []byte(text), 0o755)
 }
 
-// The method live keeps the node running, and switches it on again after a loss of power.
+// The method `live` keeps the node running, and switches it on again after a loss of power.
 func (n *powerNode) live() error {
 	for {
 		again, err := n.boot()
@@ -223,7 +223,7 @@ const machine = `mount -t proc proc /proc
 for m in $(awk '$3=="fuse.powerfs"{print $2}' /proc/mounts); do [ $m = $PWD/db ] || umount -l $m; done
 exec tutti agent --dir db --root root`
 
-// The method boot runs the agent until the fleet ends or the power is lost.
+// The method `boot` runs the agent until the fleet ends or the power is lost.
 func (n *powerNode) boot() (lost bool, err error) {
 	unmount, err := n.disk.Mount(filepath.Join(n.fleet.dir, dbProcess))
 	if err != nil {

@@ -124,7 +124,7 @@ func (r *fakeRun) do() error {
 	return nil
 }
 
-// The method began reports the run to the agent, and counts the start for the script.
+// The method `began` reports the run to the agent, and counts the start for the script.
 func (r *fakeRun) began() error {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *fakeRun) parse() error {
 	return nil
 }
 
-// The method compile sends the questions and exports, and reports whether it failed.
+// The method `compile` sends the questions and exports, and reports whether it failed.
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
 	for _, s := range r.todo {
@@ -244,7 +244,7 @@ func (r *fakeRun) apply() {
 	}
 }
 
-// The method owe writes the events that the module writes for a resource that Puppet must refresh.
+// The method `owe` writes the events that the module writes for a resource that Puppet must refresh.
 func (r *fakeRun) owe(resource string) error {
 	if slices.Contains(r.order.Owed, resource) {
 		r.line("events.jsonl", ask{"event": "refreshed", "resource": resource})
@@ -260,7 +260,7 @@ func (r *fakeRun) owe(resource string) error {
 	return events.Sync()
 }
 
-// The method hold waits until the file exists or the run's directory was removed.
+// The method `hold` waits until the file exists or the run's directory was removed.
 func (r *fakeRun) hold(file string) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -288,7 +288,7 @@ func (r *fakeRun) hold(file string) error {
 	}
 }
 
-// The method became sets the status of a resource, in the form of Puppet 8's reports.
+// The method `became` sets the status of a resource, in the form of Puppet 8's reports.
 func (r *fakeRun) became(s statement, name string, what, event ask) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	event["time"], event["audited"], event["redacted"] = now, false, nil
@@ -321,7 +321,7 @@ func (r *fakeRun) report() error {
 	return os.Rename(tmp, filepath.Join(r.dir, "report.json"))
 }
 
-// The method say sends a request to the agent, and repeats it until the agent answers.
+// The method `say` sends a request to the agent, and repeats it until the agent answers.
 func (r *fakeRun) say(req ask) ask {
 	hello := ask{"op": "hello", "run": r.order.Run, "protocol": 1, "module": "fake", "puppet": "8.0.0", "certname": r.order.Node, "pid": os.Getpid()}
 	for {

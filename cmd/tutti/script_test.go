@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scripts("../../script/cli"))
 }
 
-// The function scripts returns the scripts of a directory, with all commands that they may use.
+// The function `scripts` returns the scripts of a directory, with all commands that they may use.
 func scripts(dir string) testscript.Params {
 	return testscript.Params{
 		Dir:                 dir,
@@ -44,7 +44,7 @@ func scripts(dir string) testscript.Params {
 	}
 }
 
-// The function setup gives a script two free ports and a root directory with a Puppet.
+// The function `setup` gives a script two free ports and a root directory with a Puppet.
 func setup(env *testscript.Env) error {
 	ruby, err := exec.LookPath("fakeruby")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// FuzzParse checks that Parse refuses a fleet file with the places of its problems, or returns a fleet that the
-// server and its log can use.
+// FuzzParse checks that Parse either returns a fleet that the server and its log can use, or refuses the fleet file. If
+// Parse refuses the file, the error must say where the problems are.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yaml", "../../examples/*/tutti.yaml"} {
 		files, err := filepath.Glob(pattern)

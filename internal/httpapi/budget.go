@@ -51,7 +51,7 @@ func newBudget() *budget {
 	return &budget{all: semaphore.NewWeighted(allBodies), own: map[string]*share{}}
 }
 
-// The method with returns the operator's share of the budget. The caller must call leave when it no
+// The method `with` returns the operator's share of the budget. The caller must call leave when it no
 // longer needs the share.
 func (b *budget) with(who string) (own *share, leave func()) {
 	b.mu.Lock()
@@ -70,7 +70,7 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// The method take waits until there is room for a body. The argument `size` is the size of the body in bytes. take
+// The method `take` waits until there is room for a body. The argument `size` is the size of the body in bytes. take
 // waits first in the operator's own queue, then in the common queue. Both queues are first in, first out. take
 // returns CodeUnavailable if there is no room in time.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
@@ -93,7 +93,7 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 	}, nil
 }
 
-// The method call waits until the server may handle one more request of the operator. An operator who sends many
+// The method `call` waits until the server may handle one more request of the operator. An operator who sends many
 // requests at once therefore delays only their own requests. call returns CodeUnavailable if none of the
 // operator's running requests ends in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
@@ -110,7 +110,7 @@ func (b *budget) call(ctx context.Context, who string) (leave func(), err error)
 	}, nil
 }
 
-// The method stream counts a new stream of an operator. stream returns CodeConflict if the operator already
+// The method `stream` counts a new stream of an operator. stream returns CodeConflict if the operator already
 // has too many streams.
 func (b *budget) stream(who string) (leave func(), err error) {
 	own, left := b.with(who)
@@ -132,7 +132,7 @@ func (b *budget) stream(who string) (leave func(), err error) {
 	}, nil
 }
 
-// The method read returns the body of a request. The argument `limit` is the largest size of the body in bytes. The
+// The method `read` returns the body of a request. The argument `limit` is the largest size of the body in bytes. The
 // caller must call release when it no longer needs the body. If the body is larger than smallBody, the method waits
 // for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {

@@ -38,7 +38,7 @@ type guest struct {
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
 
-// The method enter adds a connection. If there is no room, the method closes another connection.
+// The method `enter` adds a connection. If there is no room, the method closes another connection.
 func (c *crowd) enter(g *guest) {
 	g.mu.Lock()
 	g.in = c
@@ -82,7 +82,7 @@ func (c *crowd) remove(g *guest) {
 	}
 }
 
-// The method close closes all connections. After that, the crowd closes each new connection at once.
+// The method `close` closes all connections. After that, the crowd closes each new connection at once.
 func (c *crowd) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *crowd) close() {
 	}
 }
 
-// The method leave removes the connection from its crowd.
+// The method `leave` removes the connection from its crowd.
 func (g *guest) leave() {
 	g.mu.Lock()
 	c := g.in
@@ -108,12 +108,12 @@ func (g *guest) leave() {
 	c.remove(g)
 }
 
-// The method came sets the field `far` of the connection.
+// The method `came` sets the field `far` of the connection.
 func (g *guest) came() {
 	g.inside(func() { g.far = true })
 }
 
-// The method serves adds the argument `by` to the number of running requests. While this number is above
+// The method `serves` adds the argument `by` to the number of running requests. While this number is above
 // zero, the field `far` is set.
 func (g *guest) serves(by int) {
 	g.inside(func() {
@@ -122,7 +122,7 @@ func (g *guest) serves(by int) {
 	})
 }
 
-// The method inside calls the function `do` while it has the lock of the connection's crowd. If the connection
+// The method `inside` calls the function `do` while it has the lock of the connection's crowd. If the connection
 // is not in a crowd, the method does nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()

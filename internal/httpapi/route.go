@@ -113,7 +113,7 @@ type route struct {
 	serve   func(w http.ResponseWriter, r *http.Request, body []byte)
 }
 
-// The function takes returns a route for a call with JSON as input and output.
+// The function `takes` returns a route for a call with JSON as input and output.
 func takes(verbs []tutti.Verb, c call) route {
 	return route{verbs: verbs, limit: smallBody, serve: func(w http.ResponseWriter, r *http.Request, body []byte) {
 		out, err := c(r.Context(), body)

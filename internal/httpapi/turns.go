@@ -25,7 +25,7 @@ func (t *turns) computes() error {
 	}
 }
 
-// The method waits frees the place of the handshake, because the handshake will wait for the client.
+// The method `waits` frees the place of the handshake, because the handshake will wait for the client.
 func (t *turns) waits() {
 	if t != nil && t.has {
 		<-t.places

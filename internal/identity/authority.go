@@ -158,7 +158,7 @@ func (a *Authority) useServer(s *keySet, pair *keyPair) error {
 	return writeFile(a.dir, fileServer, pair.certPEM())
 }
 
-// The method trusted returns the key sets that are trusted now. The caller holds a.mu.
+// The method `trusted` returns the key sets that are trusted now. The caller holds a.mu.
 func (a *Authority) trusted() []*keySet {
 	if a.next == nil {
 		return []*keySet{a.present}
@@ -166,7 +166,7 @@ func (a *Authority) trusted() []*keySet {
 	return []*keySet{a.present, a.next}
 }
 
-// The method issuing returns the key set that issues credentials. The caller holds a.mu.
+// The method `issuing` returns the key set that issues credentials. The caller holds a.mu.
 func (a *Authority) issuing() *keySet {
 	if a.next != nil && a.phase == tutti.RotationSwitched {
 		return a.next
@@ -174,7 +174,7 @@ func (a *Authority) issuing() *keySet {
 	return a.present
 }
 
-// The method shown returns a key set whose certificate the client can check. The client's list of
+// The method `shown` returns a key set whose certificate the client can check. The client's list of
 // protocols names the CAs that the client trusts. If the client names no CA, the result is the present
 // key set, because such a client knows the present CA or its digest. The caller holds a.mu.
 func (a *Authority) shown(protocols []string) *keySet {

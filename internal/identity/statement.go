@@ -67,7 +67,7 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 // maxStatement is the largest size of a statement's body, in bytes. The longest statements are lists of operators.
 const maxStatement = 1 << 20
 
-// The function read decodes the body of a statement and checks its kind. read does not check the signatures.
+// The function `read` decodes the body of a statement and checks its kind. read does not check the signatures.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
@@ -121,7 +121,7 @@ func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, err
 	return next, nil
 }
 
-// The method read returns the Trust that a statement defines.
+// The method `read` returns the Trust that a statement defines.
 func (t Trust) read(in tutti.Statement) (Trust, error) {
 	body, err := read[tutti.Trusted](in, tutti.StatementTrust)
 	if err != nil {

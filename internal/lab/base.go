@@ -58,7 +58,7 @@ type building struct {
 	lock *os.File // locked while the base is being built
 }
 
-// The method part returns the base's directory before the base is complete.
+// The method `part` returns the base's directory before the base is complete.
 func (b building) part() string { return b.dir + ".part" }
 
 // log returns the file with the output of the programs that build the base.
@@ -184,7 +184,7 @@ type aptSources struct {
 	text     string
 }
 
-// The method apt returns the archives and the apt.conf for hosts of the release.
+// The method `apt` returns the archives and the apt.conf for hosts of the release.
 func (m Machine) apt(ctx context.Context, release string) (aptSources, string, error) {
 	found, err := archives(ctx, m.Mirror)
 	if err != nil {

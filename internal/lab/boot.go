@@ -86,7 +86,7 @@ func (s state) hostsFile() string {
 	return b.String()
 }
 
-// The method start starts a host whose files and network are ready.
+// The method `start` starts a host whose files and network are ready.
 func (s state) start(ctx context.Context, x commands, host int) error {
 	groups := cgroupDirs(s.cgroup(host))
 	if len(groups) == 0 {
@@ -124,7 +124,7 @@ const (
 	bootEvery    = 25 * time.Millisecond
 )
 
-// The method wait waits until the host's systemd reports that it is running. If a unit of the host failed, the host
+// The method `wait` waits until the host's systemd reports that it is running. If a unit of the host failed, the host
 // still counts as running, and the method logs the failure.
 func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name

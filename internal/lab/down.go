@@ -64,7 +64,7 @@ func (s state) removeFiles() error {
 	return os.RemoveAll(s.dir)
 }
 
-// The method only returns the given name, or the name of the only lab if the given name is empty.
+// The method `only` returns the given name, or the name of the only lab if the given name is empty.
 func (m Machine) only(name string) (string, error) {
 	if name != "" {
 		return name, validateLabName(name)

@@ -75,7 +75,7 @@ func (l limit) value() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// The method kept returns the limit's value before the first lab, and the value that the last lab set.
+// The method `kept` returns the limit's value before the first lab, and the value that the last lab set.
 func (l limit) kept() (before, raised int, ok bool) {
 	text, err := os.ReadFile(l.before)
 	if err != nil {

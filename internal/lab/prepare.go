@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
-// The method prepare builds a base from a host. The host boots in a separate lab, and its own base is
+// The method `prepare` builds a base from a host. The host boots in a separate lab, and its own base is
 // the parent of the new base. prepare runs the script on the host, stops the host and copies its files.
 // The lab is removed afterwards, even if this process is killed.
 func (m Machine) prepare(ctx context.Context, b building) (err error) {

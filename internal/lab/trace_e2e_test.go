@@ -100,7 +100,7 @@ func othersUp(t *testing.T, m Machine) bool {
 	return slices.ContainsFunc(links, func(l net.Interface) bool { return bridgeRE.MatchString(l.Name) && foreign(m, l.Name) })
 }
 
-// The function rules returns the lines of the firewall. Each line has the name of its table,
+// The function `rules` returns the lines of the firewall. Each line has the name of its table,
 // because only the table shows to which lab the rule belongs.
 func rules(t *testing.T) []string {
 	t.Helper()

@@ -122,7 +122,7 @@ func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[stri
 	return s, nil
 }
 
-// The method make creates the planned lab: first the network, then all hosts at the same time.
+// The method `make` creates the planned lab: first the network, then all hosts at the same time.
 func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
 	start := time.Now()
 	mtu := outerMTU()

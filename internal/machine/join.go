@@ -99,7 +99,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	return membership.Node, membership.Write(dir)
 }
 
-// The function ended reports whether a membership has ended.
+// The function `ended` reports whether a membership has ended.
 func ended(m identity.EnrolResponse) bool {
 	_, until, err := identity.JWTLife(m.JWT)
 	return err == nil && !time.Now().Before(until)

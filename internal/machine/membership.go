@@ -76,7 +76,7 @@ func (m Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// The method wait waits for the time d. If m.Rung signals before that, the method returns at once, and `asked` is
+// The method `wait` waits for the time d. If m.Rung signals before that, the method returns at once, and `asked` is
 // true. Without a connection, the method checks at intervals of lookAgain whether the node has joined again.
 func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
@@ -111,7 +111,7 @@ const (
 	maxFollow = 4
 )
 
-// The method followed makes the node use the keys that the server wants. The method returns when to
+// The method `followed` makes the node use the keys that the server wants. The method returns when to
 // try again. A zero time means that the node need not try again before the server requests it.
 func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
@@ -170,7 +170,7 @@ func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	return true, m.use(ctx, next)
 }
 
-// The method use switches to the credentials `next`, which are already on disk.
+// The method `use` switches to the credentials `next`, which are already on disk.
 func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	before := m.EnrolResponse
 	m.EnrolResponse = next

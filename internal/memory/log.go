@@ -57,7 +57,7 @@ func (l *Log) Prefix(last uint64) *Log {
 	return &Log{gone: l.gone, entries: slices.Clone(l.entries[:min(keep, uint64(len(l.entries)))])}
 }
 
-// The method end returns the place of the last entry.
+// The method `end` returns the place of the last entry.
 func (l *Log) end() place {
 	if len(l.entries) == 0 {
 		return l.gone

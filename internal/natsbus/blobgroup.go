@@ -38,7 +38,7 @@ type put struct {
 	lead chan struct{} // closed when this caller must store the messages of all waiting callers
 }
 
-// The method store writes those messages whose subject has no content yet. A subject is made of a
+// The method `store` writes those messages whose subject has no content yet. A subject is made of a
 // digest, so an existing message with the same subject has the same content. store returns when the
 // messages are on disk.
 func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
@@ -60,7 +60,7 @@ func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
 	return <-p.done
 }
 
-// The method lead stores the waiting puts, and then makes the next put the leader. lead also does this
+// The method `lead` stores the waiting puts, and then makes the next put the leader. lead also does this
 // if the function `store` panics, because without a leader nobody could store again. After a panic, the
 // puts that have no result yet get an error.
 func (g *group) lead(store func([]*put)) {
@@ -87,7 +87,7 @@ func (g *group) join(p *put) bool {
 	return leads
 }
 
-// The method take returns the puts to store together. The first of the puts is the leader's own put.
+// The method `take` returns the puts to store together. The first of the puts is the leader's own put.
 func (g *group) take() []*put {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +101,7 @@ func (g *group) take() []*put {
 	return taken
 }
 
-// The method leave chooses the next waiting put as the leader.
+// The method `leave` chooses the next waiting put as the leader.
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,7 +181,7 @@ func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// The function fresh returns a copy of the message for publishing. The stream stores the copy only if its subject
+// The function `fresh` returns a copy of the message for publishing. The stream stores the copy only if its subject
 // has no message yet.
 func fresh(m *nats.Msg) *nats.Msg {
 	out := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}

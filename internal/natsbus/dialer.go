@@ -19,7 +19,7 @@ type dialer struct {
 	proved atomic.Pointer[tutti.Digest] // the CA that signed the server's certificate on the latest connection
 }
 
-// The method use replaces the trusted CAs by the CAs in a PEM text. The change applies from the next connection on.
+// The method `use` replaces the trusted CAs by the CAs in a PEM text. The change applies from the next connection on.
 func (d *dialer) use(caPEM []byte) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}
 	for block, rest := pem.Decode(caPEM); block != nil; block, rest = pem.Decode(rest) {

@@ -39,7 +39,7 @@ type excessOf struct {
 
 func newExcess() *excess { return &excess{of: map[tutti.NodeKey]*excessOf{}} }
 
-// The method more counts a message. The result `out` reports whether the node is locked out. The result
+// The method `more` counts a message. The result `out` reports whether the node is locked out. The result
 // `since` reports whether this message has caused it.
 func (e *excess) more(key tutti.NodeKey, bytes int, now time.Time) (out, since bool) {
 	e.mu.Lock()

@@ -128,7 +128,7 @@ func (r *relay) pass(raw net.Conn) {
 	both.Wait()
 }
 
-// The method arm makes the relay cut its connections when the bus has received the next append. The
+// The method `arm` makes the relay cut its connections when the bus has received the next append. The
 // client then gets no answer.
 func (r *relay) arm() {
 	r.mu.Lock()
@@ -147,7 +147,7 @@ func (r *relay) swallows(sent []byte) bool {
 	return true
 }
 
-// The method cut ends all connections at once.
+// The method `cut` ends all connections at once.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -339,7 +339,7 @@ func (c *client) connected(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// The method read reads the events that are new for this client.
+// The method `read` reads the events that are new for this client.
 func (c *client) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

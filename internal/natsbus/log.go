@@ -221,7 +221,7 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 // If the bus cannot assemble a batch, Append sends the batch again after batchAgain.
 const batchAgain = 100 * time.Millisecond
 
-// publishWhole calls the method publish until the bus has assembled the batch, or ctx ends. The bus
+// publishWhole calls the method `publish` until the bus has assembled the batch, or ctx ends. The bus
 // assembles a batch in a file. If the bus can open no more files, it reports that the batch is
 // incomplete, and stores nothing. When the process has closed some files, a later call succeeds.
 func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {

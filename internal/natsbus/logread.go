@@ -138,7 +138,7 @@ func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	return place{}, nil
 }
 
-// The method get returns one message of the stream.
+// The method `get` returns one message of the stream.
 func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOpt) (message, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOp
 	return parse(raw.Sequence, raw.Header, raw.Data)
 }
 
-// The method state returns the sequences that the stream has now.
+// The method `state` returns the sequences that the stream has now.
 func (l *Log) state(ctx context.Context) (jetstream.StreamState, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
@@ -279,7 +279,7 @@ func unchained(what string) error {
 		"set up the fleet again (tutti server init), or restore the log (tutti server restore)", what)
 }
 
-// The method raw returns the event in a message, as bytes.
+// The method `raw` returns the event in a message, as bytes.
 func (l *Log) raw(ctx context.Context, m message) ([]byte, error) {
 	if m.blob == "" {
 		return m.data, nil

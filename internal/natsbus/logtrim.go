@@ -47,7 +47,7 @@ func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tu
 	}
 }
 
-// The method whole returns true if the log has the complete append to which `m` belongs.
+// The method `whole` returns true if the log has the complete append to which `m` belongs.
 func (l *Log) whole(ctx context.Context, m message) (bool, error) {
 	last, err := l.get(ctx, m.seq+uint64(m.parts-m.part))
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
@@ -103,7 +103,7 @@ func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	return place{}, l.missing(ctx, after)
 }
 
-// The method missing returns the reason why the log does not have the event seq. CodeNotFound means that the log
+// The method `missing` returns the reason why the log does not have the event seq. CodeNotFound means that the log
 // dropped the event on purpose, or never had it. CodeDamaged means that the event got lost.
 func (l *Log) missing(ctx context.Context, seq uint64) error {
 	state, err := l.state(ctx)

@@ -126,7 +126,7 @@ func (s *server) subscribe(subject string) (*nats.Subscription, error) {
 	return sub, wrap(err, "serve nodes")
 }
 
-// The method receive passes each message to the function `accept` until ctx ends.
+// The method `receive` passes each message to the function `accept` until ctx ends.
 func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept func(context.Context, *nats.Msg)) error {
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
@@ -231,7 +231,7 @@ func (s *server) turnsOf(op string, header nats.Header) *turns {
 	return s.large
 }
 
-// The method hold delays an answer that asks the node to call again. Otherwise a node that calls again at once would
+// The method `hold` delays an answer that asks the node to call again. Otherwise a node that calls again at once would
 // keep the server busy. During the delay, the call counts as one of the node's calls, but occupies no handler.
 func (s *server) hold(ctx context.Context, answer *nats.Msg) {
 	if tutti.Code(answer.Header.Get(headerStatus)) != tutti.CodeUnavailable {

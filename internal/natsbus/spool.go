@@ -55,7 +55,7 @@ func newSpool(dir string, now func() time.Time) (*spool, error) {
 	return &spool{dir: dir, now: now, entries: map[tutti.NodeKey]map[string]*entry{}}, nil
 }
 
-// The method close removes everything.
+// The method `close` removes everything.
 func (s *spool) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *spool) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// The method open returns the entry of a parcel, and creates the entry if necessary.
+// The method `open` returns the entry of a parcel, and creates the entry if necessary.
 func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,14 +193,14 @@ func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	return e.have, nil
 }
 
-// The method needs reports whether write would store a chunk of this size at this offset.
+// The method `needs` reports whether write would store a chunk of this size at this offset.
 func (e *entry) needs(offset int64, size int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return offset == e.have && e.have+int64(size) <= e.size
 }
 
-// The method fill writes the whole content of an answer. Afterwards the node may fetch its chunks.
+// The method `fill` writes the whole content of an answer. Afterwards the node may fetch its chunks.
 func (e *entry) fill(content []byte) error {
 	_, err := e.write(0, content)
 	e.mu.Lock()
@@ -226,7 +226,7 @@ func (e *entry) content() ([]byte, error) {
 	return content, nil
 }
 
-// The method tried counts a call with this parcel that the node has to repeat, and returns the new count.
+// The method `tried` counts a call with this parcel that the node has to repeat, and returns the new count.
 func (e *entry) tried() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,7 +20,7 @@ func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// The method enter calls the function `begin` now, or if too many calls run, when an earlier call
+// The method `enter` calls the function `begin` now, or if too many calls run, when an earlier call
 // leaves. enter does not wait, and the function `begin` must not wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
@@ -44,7 +44,7 @@ func (t *turns) leave() {
 	}
 }
 
-// The method next returns the waiting call whose turn it is, or nil if no call waits.
+// The method `next` returns the waiting call whose turn it is, or nil if no call waits.
 func (t *turns) next() func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

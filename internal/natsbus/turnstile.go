@@ -15,7 +15,7 @@ type turnstile struct {
 	empty  chan struct{} // closed when the last call leaves; nil if nobody waits for this
 }
 
-// The method enter waits while the turnstile is shut, or until ctx ends. If ctx ends first, enter
+// The method `enter` waits while the turnstile is shut, or until ctx ends. If ctx ends first, enter
 // returns the cause of ctx. If enter returns no error, the caller must call leave later.
 func (t *turnstile) enter(ctx context.Context) error {
 	for {
@@ -44,7 +44,7 @@ func (t *turnstile) leave() {
 	}
 }
 
-// The method close shuts the turnstile and waits until all calls have left. If this takes longer than `patience`,
+// The method `close` shuts the turnstile and waits until all calls have left. If this takes longer than `patience`,
 // close opens the turnstile again and returns false.
 func (t *turnstile) close(patience time.Duration) bool {
 	t.mu.Lock()
@@ -67,7 +67,7 @@ func (t *turnstile) close(patience time.Duration) bool {
 	}
 }
 
-// The method open opens the turnstile. After close has returned true, the caller must call open once.
+// The method `open` opens the turnstile. After close has returned true, the caller must call open once.
 func (t *turnstile) open() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

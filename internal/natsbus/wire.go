@@ -101,7 +101,7 @@ func (p parcel) mark(header nats.Header) {
 	header.Set(headerSize, strconv.FormatInt(p.size, 10))
 }
 
-// parcelOf reads the headers that the method mark has written. parcelOf returns the zero value if there is no parcel.
+// parcelOf reads the headers that the method `mark` has written. parcelOf returns the zero value if there is no parcel.
 func parcelOf(header nats.Header) (parcel, error) {
 	p := parcel{id: header.Get(headerParcel), digest: tutti.Digest(header.Get(headerDigest))}
 	if p.id == "" {

@@ -87,13 +87,13 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 	return r, r.maySign()
 }
 
-// The method look reads the directory and the server's statements.
+// The method `look` reads the directory and the server's statements.
 func (r *rotation) look(ctx context.Context, dir string) (err error) {
 	r.Signer, err = NewSigner(ctx, r.server, dir)
 	return err
 }
 
-// The method begin makes nodes trust both keys, and signs all code in use with the new key.
+// The method `begin` makes nodes trust both keys, and signs all code in use with the new key.
 func (r *rotation) begin(ctx context.Context) error {
 	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(PublicOf(r.next))) {
 		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish this rotation in the directory where it began", r.dir)
@@ -119,7 +119,7 @@ func (r *rotation) begin(ctx context.Context) error {
 	return r.signCodes(ctx)
 }
 
-// The method finish makes nodes trust only the new key.
+// The method `finish` makes nodes trust only the new key.
 func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(PublicOf(r.next)) {
 		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on in %s; begin one with: tutti rotate code-key", r.dir)
@@ -163,7 +163,7 @@ func (r *rotation) useNext() error {
 	return nil
 }
 
-// The method say makes the next statement about code keys, and sends it to the server.
+// The method `say` makes the next statement about code keys, and sends it to the server.
 func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) error {
 	body := tutti.Trusted{Fleet: r.fleet, Counter: r.now.Counter + 1}
 	for _, key := range keys {

@@ -231,7 +231,7 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// The function pin checks the recipients that the server names, and stores their keys. It returns an error if a
+// The function `pin` checks the recipients that the server names, and stores their keys. It returns an error if a
 // recipient cannot be among the targets, or if a key differs from the key that is stored for the node. Before it
 // stores the first key of a node, it asks the operator. It lists these nodes in the argument `out`.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {

@@ -77,7 +77,7 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 	return s, nil
 }
 
-// The method follow determines which code keys nodes trust now. The method checks the statements that
+// The method `follow` determines which code keys nodes trust now. The method checks the statements that
 // the server shows. Otherwise a server could bring back a rotated key, or drop the new key.
 func (s *Signer) follow() error {
 	kept, err := readTrust(s.dir)
@@ -185,7 +185,7 @@ func (s *Signer) stillSigned(st tutti.Statement) bool {
 	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
-// The method count returns the next counter of an environment. The counter is higher than `shown` and higher than the
+// The method `count` returns the next counter of an environment. The counter is higher than `shown` and higher than the
 // environment's counter in CountersFile. count stores the new counter in CountersFile.
 func (s *Signer) count(environment string, shown uint64) (uint64, error) {
 	file := filepath.Join(s.dir, CountersFile)

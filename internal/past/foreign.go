@@ -26,7 +26,7 @@ func (f *foreignReports) add(e tutti.Event, b *tutti.RunForeign) {
 	f.told[b.Result.Run] = e
 }
 
-// The method name adds the digests of the reports that stay.
+// The method `name` adds the digests of the reports that stay.
 func (f *foreignReports) name(c *content, keep time.Duration, now time.Time) {
 	for _, runs := range f.nodes {
 		for _, b := range runs {

@@ -108,7 +108,7 @@ func (p *Past) HistoryInTurns(ctx context.Context, after uint64) iter.Seq2[tutti
 	return inTurns(ctx, p.readers, p.History(ctx, after))
 }
 
-// The method kept yields the entries of a snapshot that come after the sequence `after`.
+// The method `kept` yields the entries of a snapshot that come after the sequence `after`.
 func (p *Past) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint64) iter.Seq2[tutti.Entry, error] {
 	stored, err := p.opts.Blobs.Get(ctx, taken.State)
 	if err != nil {

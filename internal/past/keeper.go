@@ -98,7 +98,7 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	return k.took(ctx, taken)
 }
 
-// The method took makes the log drop the events of a snapshot. The event snapshot.taken is in the log
+// The method `took` makes the log drop the events of a snapshot. The event snapshot.taken is in the log
 // already.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	k.taken.Store(taken) // set this first: readers whose events the log drops then go on with this snapshot
@@ -154,7 +154,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	return taken, err
 }
 
-// The method each calls f for all events of the latest snapshot and of the log, in order, until f returns false.
+// The method `each` calls f for all events of the latest snapshot and of the log, in order, until f returns false.
 func (k *keeper) each(ctx context.Context, f func(tutti.Entry, tutti.Event) bool) error {
 	for entry, err := range k.entries(ctx) {
 		var e tutti.Event

@@ -31,7 +31,7 @@ func (l *links) note(events ...tutti.Event) {
 	}
 }
 
-// The method of looks up the link of an event. It returns an empty digest if the link is not in memory.
+// The method `of` looks up the link of an event. It returns an empty digest if the link is not in memory.
 func (l *links) of(seq uint64) tutti.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()

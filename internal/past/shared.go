@@ -35,7 +35,7 @@ func (s *sharedAsked) known(digest tutti.Digest) *tutti.Questions {
 	return s.asked[digest].Value()
 }
 
-// The method keys returns the keys in the blob `absent`. It returns nil if no code uses these keys now.
+// The method `keys` returns the keys in the blob `absent`. It returns nil if no code uses these keys now.
 func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
-// The function ran stores the questions of a run, as a server does, and returns their digest.
+// The function `ran` stores the questions of a run, as a server does, and returns their digest.
 func ran(t *testing.T, s *Past, value string, keys ...string) StoredQuestions {
 	t.Helper()
 	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: tutti.DigestOf([]byte(value))}}

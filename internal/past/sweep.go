@@ -44,7 +44,7 @@ func (k *keeper) sweep(ctx context.Context) error {
 
 var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// The method named returns the digests of all blobs that a sweep must keep. It finds the digests in all texts of the
+// The method `named` returns the digests of all blobs that a sweep must keep. It finds the digests in all texts of the
 // events of the log and of the latest snapshot. So it also finds the digests in kinds of events that a later release
 // adds. It adds the digest of each event, because an event may itself be stored as a blob. It adds the files in the
 // manifests of code. The reports and logs of runs are named only as long as they should stay. Before a sweep removes
@@ -176,7 +176,8 @@ func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired
 	return &out, latest(c.foreign.stay, &out.Foreign)
 }
 
-// The function need adds the content that an event needs, with a description.
+// The function `need` adds to the map `needed` the digests of the contents that an event needs. The value is a description
+// of the content.
 func need(needed map[tutti.Digest]string, body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ExportsSet:

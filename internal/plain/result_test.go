@@ -18,7 +18,7 @@ var checked = map[reflect.Type]bool{
 	reflect.TypeFor[tutti.RunID](): true, reflect.TypeFor[tutti.Digest](): true, reflect.TypeFor[tutti.Reason](): true,
 }
 
-// The function texts calls f for each text in a value, with the place of the text. If a list is
+// The function `texts` calls f for each text in a value, with the place of the text. If a list is
 // empty, texts first puts two elements into the list, to reach the texts in them.
 func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 	switch v.Kind() {

@@ -69,7 +69,7 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sto allow this, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
 }
 
-// The function open adds placeholders to the suggested entry. It returns false if the verb of the entry
+// The function `open` adds placeholders to the suggested entry. It returns false if the verb of the entry
 // cannot be limited.
 func open(missing *tutti.Access) bool {
 	switch missing.May[0] {
@@ -85,7 +85,7 @@ func open(missing *tutti.Access) bool {
 	return true
 }
 
-// The function admits reports whether an entry allows the wish. admits does not check the nodes.
+// The function `admits` reports whether an entry allows the wish. admits does not check the nodes.
 func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	if slices.Contains(a.May, tutti.VerbAdmin) {
 		return true
@@ -139,7 +139,7 @@ func covers(a tutti.Access, n Target) bool {
 	return slices.ContainsFunc(a.Groups, func(g tutti.GroupName) bool { return slices.Contains(n.Groups, g) })
 }
 
-// The function narrowed limits the suggested entry, so that it allows the wish and nothing more.
+// The function `narrowed` limits the suggested entry, so that it allows the wish and nothing more.
 func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wish) tutti.Access {
 	switch missing.May[0] {
 	case tutti.VerbRun:

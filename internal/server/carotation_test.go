@@ -32,7 +32,7 @@ func withKeys(keys *servertest.Keys) func(*server.Options) {
 	return func(o *server.Options) { o.Keys = keys }
 }
 
-// The method again restarts the server.
+// The method `again` restarts the server.
 func (f *turning) again() *turning {
 	f.t.Helper()
 	_ = f.Stop()

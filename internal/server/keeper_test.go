@@ -101,7 +101,7 @@ func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	return p
 }
 
-// The method again starts another server with the log and the blobs of this server.
+// The method `again` starts another server with the log and the blobs of this server.
 func (p *trimming) again(t *testing.T) *trimming {
 	t.Helper()
 	_ = p.Stop()

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// The type catalogs lists the catalogs for which a wait asks a PuppetDB. A Puppet Server
+// The type `catalogs` lists the catalogs for which a wait asks a PuppetDB. A Puppet Server
 // puts a catalog into the queue of PuppetDB before the node applies the catalog. But other
 // nodes can only collect from a catalog after PuppetDB has stored it.
 type catalogs struct {

@@ -35,7 +35,7 @@ func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
 	return digest
 }
 
-// The type calls records the calls of nodes. The test's bus sends an answer only when the test calls the method
+// The type `calls` records the calls of nodes. The test's bus sends an answer only when the test calls the method
 // `sent`.
 type calls struct {
 	mu      sync.Mutex

@@ -33,7 +33,7 @@ plans:
       - {name: third, run: web}
 `
 
-// The type agents contains what the machines of a fleet remember. If a machine has the marker of
+// The type `agents` contains what the machines of a fleet remember. If a machine has the marker of
 // a run, it never starts this run again.
 type agents struct {
 	nodes   map[tutti.NodeName]*servertest.Node

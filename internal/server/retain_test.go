@@ -39,7 +39,7 @@ plans:
       - {name: second, run: db, limit: 1}
 `
 
-// The type anything lets people and machines make random calls to a server that keeps only few old events.
+// The type `anything` lets people and machines make random calls to a server that keeps only few old events.
 type anything struct {
 	*servertest.Fleet
 	machines map[tutti.NodeName]int // how often another machine has taken the name

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The type leaving is a blob store that stores content but returns an error. So the server does not know that the
+// The type `leaving` is a blob store that stores content but returns an error. So the server does not know that the
 // content is stored. The effect is the same as when a node disconnects before it gets the answer.
 type leaving struct {
 	tutti.Blobs

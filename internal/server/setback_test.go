@@ -308,7 +308,7 @@ func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 	wantCode(t, f.db.Call(wire.OpGate, other, nil), tutti.CodeRefused, "another catalog")
 }
 
-// The type epochs remembers the epoch, as the server's directory does.
+// The type `epochs` remembers the epoch, as the server's directory does.
 type epochs struct {
 	last  tutti.Epoch
 	above uint64

@@ -36,7 +36,7 @@ type Readings struct {
 	ring    []tutti.NodeKey // nodes that have no reading now and wait for a turn, the next node first
 }
 
-// The type reading is one reading that waits.
+// The type `reading` is one reading that waits.
 type reading struct {
 	cost  int64
 	begun chan struct{} // closed when the reading may begin

@@ -45,14 +45,14 @@ type Shares struct {
 	refused map[tutti.NodeKey]refused
 }
 
-// The type refused counts the bytes of the large gates that the server has refused to a node. Only the gates of one
+// The type `refused` counts the bytes of the large gates that the server has refused to a node. Only the gates of one
 // run count: the last run with a refused gate.
 type refused struct {
 	run   tutti.RunID
 	bytes int
 }
 
-// The type share says how much a node had left at a certain time.
+// The type `share` says how much a node had left at a certain time.
 type share struct {
 	left int
 	at   time.Time

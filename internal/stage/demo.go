@@ -16,7 +16,7 @@ import (
 
 const demoPlan = "deploy"
 
-// The type example describes one example to the reader of a demonstration, and contains the
+// The type `example` describes one example to the reader of a demonstration, and contains the
 // function that uses the example.
 type example struct {
 	hosts string // the services on each host

@@ -1,6 +1,6 @@
 // Package sweep removes content that nothing names any more, while other goroutines store and use content.
-// After Put, Get or Has has confirmed that content is there, the content stays for the time Idle. In this time the
-// user of the content can name it. While content is being removed, nobody can use this content. A Put waits and then
+// A successful call of Put, Get or `Has` confirms that content is there. After that, the content stays for the time Idle. In
+// this time the user of the content can name it. While content is being removed, nobody can use this content. A Put waits and then
 // stores the content again.
 //
 // The times of use are only in memory. So a new Blobs removes nothing until the time Idle has passed.
@@ -35,7 +35,7 @@ type Blobs struct {
 	used  map[tutti.Digest]*use // content that is in use, or was used within the time Idle
 }
 
-// The type use contains the time of the last use of content, and the number of calls that use the content now.
+// The type `use` contains the time of the last use of content, and the number of calls that use the content now.
 type use struct {
 	last  time.Time
 	by    int

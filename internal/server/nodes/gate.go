@@ -156,7 +156,7 @@ func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed)
 	tx.Emit(by, verdict)
 }
 
-// The method refused records the grants that a run lacked, unless they are recorded already. One entry has all
+// The method `refused` records the grants that a run lacked, unless they are recorded already. One entry has all
 // refusals of a run, so a few entries per minute are enough. Above this limit, the method records nothing, and
 // the refusal is recorded when the run is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
