@@ -11,9 +11,9 @@ import (
 	"unicode"
 )
 
-// collector writes a query for exports in the syntax of Puppet's collectors. If the filter is
-// invalid, the text contains the filter unchanged. The text is safe for a terminal, even if the
-// node's query was hostile.
+// The function `collector` writes a query for exports in the syntax of Puppet's collectors. If the
+// filter is invalid, the text contains the filter unchanged. The text is safe for a terminal, even
+// if the node's query was hostile.
 func collector(typ string, filter json.RawMessage) string {
 	if len(filter) == 0 {
 		return typ + " <<| |>>"
@@ -31,8 +31,8 @@ func collector(typ string, filter json.RawMessage) string {
 	return typ + " <<| " + text + " |>>"
 }
 
-// condition writes a filter. An operand gets parentheses if the query would have another meaning without them, because
-// `and` binds tighter than `or`.
+// The function `condition` writes a filter. An operand gets parentheses if the query would have another meaning without
+// them, because `and` binds tighter than `or`.
 func condition(filter any, inside string) (string, bool) {
 	list, _ := filter.([]any)
 	if len(list) < 2 {

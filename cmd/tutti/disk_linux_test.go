@@ -60,7 +60,7 @@ func newSmall(t *testing.T) *small {
 
 func (s *small) socket() string { return filepath.Join(s.disk, "sock") }
 
-// The method `start` starts the server. The server possibly does not begin to serve.
+// The method `start` starts the server. It does not wait until the server serves.
 func (s *small) start() {
 	s.t.Helper()
 	s.said = &bytes.Buffer{}

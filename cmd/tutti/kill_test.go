@@ -20,20 +20,20 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// The list unstarted has the points at which an agent has written the marker but not started
+// The list `unstarted` has the points at which an agent has written the marker but not started
 // Puppet. After a crash nobody can know whether Puppet has started, so the run is `interrupted` and
 // is not tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
-// The list beside has kill points of an agent that this test leaves out, because they are not part
-// of a run. If the server is not ready when the agent asks for its lease, the agent asks again
+// The list `beside` has kill points of an agent that this test leaves out, because they are not
+// part of a run. If the server is not ready when the agent asks for its lease, the agent asks again
 // later. The load of the machine decides whether this happens before the job ends.
 // TestAnExclusiveJobKilledAtEveryPoint kills the agent at these points, because its job waits for
 // the agent's answer.
 var beside = []string{"agent.calls lease", "agent.answered lease"}
 
-// The keys of greeting are the ends of the names of the kill points in a ticket exchange. The
-// numbers say how often one exchange passes each point. Whether an agent exchanges its ticket a
+// The keys of the map `greeting` are the ends of the names of the kill points in a ticket exchange.
+// The numbers say how often one exchange passes each point. Whether an agent exchanges its ticket a
 // second time depends on when the server starts.
 var greeting = map[string]int{"agent.ticket": 1, "agent.calls hello": 1, "agent.answered hello": 1, " node.connected": 1, " ticket.json": 2}
 
@@ -137,7 +137,7 @@ func (c killCase) try(t *testing.T, tpl template) (outcome, error) {
 	return got, err
 }
 
-// outcome is the part of a job's result that must not depend on a kill.
+// The type `outcome` is the part of a job's result that must not depend on a kill.
 type outcome struct {
 	Verdict tutti.Verdict
 	Runs    []runOutcome

@@ -149,8 +149,8 @@ func (tpl template) oldRuns(t *testing.T, node string) {
 	}
 }
 
-// fleet starts a copy of the template and returns the running fleet. The argument env has
-// additional environment variables for the first process of each name.
+// The method `fleet` starts a copy of the template and returns the running fleet. The argument
+// `env` has additional environment variables for the first process of each name.
 func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 	t.Helper()
 	f := tpl.copy(t)
@@ -195,8 +195,8 @@ func puppetIn(t *testing.T, dir string) {
 	}
 }
 
-// The method `begin` starts processes, the server first. It restarts them until the end of the test.
-// The argument env has additional environment variables for the first process of each name.
+// The method `begin` starts processes, the server first. It restarts them until the end of the test. The argument `env`
+// has additional environment variables for the first process of each name.
 func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
 	if f.group == nil {
@@ -218,8 +218,8 @@ func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) 
 	}
 }
 
-// socket returns the path on which the server listens. A client uses the path of the socket only if
-// a file exists there.
+// The method `socket` returns the path on which the server listens. A client uses the path of the
+// socket only if a file exists there.
 func (f *killFleet) socket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(f.dir, "socket")

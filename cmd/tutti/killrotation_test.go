@@ -21,11 +21,11 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// The list rotates has the names of the kill points of a CA rotation. The load of the machine decides how often a
+// The list `rotates` has the names of the kill points of a CA rotation. The load of the machine decides how often a
 // process passes some of these points. So the test kills the process only when it passes a point for the first time.
 var rotates = []string{"rotation.json", "bus-names.json", "bus-nodes.jwt", "bus-operator.nk", "bus-log.nk", "ca.key", "ca.crt", "server.key", "server.crt", "ca.rotated", "server.rotates", "server.rotated", "membership.json", "agent.pinned"}
 
-// A turned value is the part of a rotation's result that must not depend on a kill.
+// The type `turned` is the part of a rotation's result that must not depend on a kill.
 type turned struct {
 	Phases  []tutti.RotationPhase // the phases in the log
 	Was     int                   // number of CAs that the rotation has removed

@@ -23,8 +23,8 @@ import (
 
 const largeReport = 20 << 20
 
-// wire is the connection between the node db and the bus. wire counts the bytes that the node
-// sends. After a certain number of bytes the wire calls its function `happens` once.
+// The type `wire` is the connection between the node db and the bus. It counts the bytes that the node sends. After a
+// certain number of bytes it calls its function `happens` once.
 type wire struct {
 	listener net.Listener
 	target   string

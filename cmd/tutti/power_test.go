@@ -24,15 +24,15 @@ import (
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
-// promise is something that the server has acknowledged. The field step is the number of steps of
-// the server's file system before the acknowledgement.
+// The type `promise` is something that the server has acknowledged. The field `step` is the number
+// of steps of the server's file system before the acknowledgement.
 type promise struct {
 	step int
 	what string
 	kept func(ctx context.Context, s *httpapi.Client) error
 }
 
-// recorder records the promises of a server, and the content of its disk after each step.
+// The type `recorder` records the promises of a server, and the content of its disk after each step.
 type recorder struct {
 	fs       *powerfs.FS
 	promises []promise
@@ -191,8 +191,7 @@ func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	}
 }
 
-// The method `job` runs one job. For this test, everything that the job's watcher has seen is
-// acknowledged.
+// The method `job` runs one job. For this test, everything that the job's watcher has seen counts as acknowledged.
 func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)

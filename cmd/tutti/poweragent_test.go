@@ -27,7 +27,7 @@ import (
 type powerNode struct {
 	fleet  *killFleet
 	disk   *powerfs.FS
-	left   func(*powerfs.FS) powerfs.Image // left returns what the disk still has after a loss of power.
+	left   func(*powerfs.FS) powerfs.Image // what the disk still has after a loss of power
 	passed string                          // the file in which the first agent notes its kill points
 	losses int
 }
@@ -216,9 +216,9 @@ func (n *powerNode) live() error {
 	}
 }
 
-// The script machine runs an agent in its own namespaces. It unmounts the disks of other machines
-// in its copied mount namespace. Otherwise these disks would stay in use after a loss of power,
-// until this machine ends.
+// The script `machine` runs an agent in its own namespaces. It unmounts the disks of other machines
+// in its copied mount namespace. If these disks stayed mounted, they would stay in use after a loss
+// of power, until this machine ends.
 const machine = `mount -t proc proc /proc
 for m in $(awk '$3=="fuse.powerfs"{print $2}' /proc/mounts); do [ $m = $PWD/db ] || umount -l $m; done
 exec tutti agent --dir db --root root`

@@ -103,7 +103,7 @@ const untilDeadline = 3 * time.Minute
 
 // until [PATTERN] COMMAND...: repeats the command. `until` ends when the command succeeds and the
 // output matches. The pattern is written between slashes. Nothing signals that the state has
-// changed, so the function repeats the command.
+// changed, so `until` repeats the command.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("")
 	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
