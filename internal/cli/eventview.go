@@ -135,7 +135,8 @@ func eventViewOf(body tutti.Body) eventView {
 	return eventView{act: unknownAct, line: unknownLine, above: unknownAbove}
 }
 
-// inTrail makes the function `act` of a view. Its argument is a function for one kind of body.
+// inTrail makes the function `act` of a view. The argument of inTrail is a function for one kind of
+// body.
 func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
 	return func(b tutti.Body) string { return f(b.(B)) }
 }
@@ -146,8 +147,8 @@ func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progr
 	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
 }
 
-// badNews makes the function `above` of a view. It returns the lines of the function `line`, and
-// reports them as a problem.
+// badNews makes the function `above` of a view. The function `above` then returns the lines of
+// the function `line`, and reports them as a problem.
 func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.Event) ([]string, bool) {
 	return func(p *progress, e tutti.Event) ([]string, bool) { return line(p, e), true }
 }
