@@ -22,8 +22,8 @@ type eventView struct {
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 
-// eventViews has a row for each kind of event, which defines how people see such events. If people
-// do not see them, the row is empty.
+// eventViews has a row for each kind of event. The row defines how people see events of this kind.
+// If people do not see these events, the row is empty.
 var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},

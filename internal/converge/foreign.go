@@ -50,7 +50,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	if agent && !has.Recorded && len(out.Changed) == 0 { // if compiles are recorded, a foreign run makes no node good, because its exports are not published
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the first run in this list that counts decides
+	for _, f := range last.Foreign { // the first run that counts determines the result
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
