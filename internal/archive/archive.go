@@ -42,8 +42,8 @@ type Head struct {
 	Release string    `json:"release"`
 	MadeAt  time.Time `json:"made_at"`
 	Host    string    `json:"host"` // the name by which nodes and operators reach the server
-	// After is the sequence of the last event that the log has dropped. After is 0 if the log is complete. Link is the
-	// link of that event.
+	// After is the sequence of the last event that the log has dropped, and Link is the link of this event. After is 0
+	// if the log is complete.
 	After uint64       `json:"after,omitempty"`
 	Link  tutti.Digest `json:"link,omitempty"`
 }

@@ -38,8 +38,8 @@ type Chain struct {
 	Last  uint64
 	Link  tutti.Digest // the link of the last entry; if there is none yet, the link before the first entry
 	Count int
-	// Bare is the number of entries that have only a digest. Their content is unknown, and the server that gives out
-	// the log chooses which entries these are.
+	// Bare is the number of entries that have only a digest. Their content is unknown. The server that gives out the
+	// log chooses which entries have no content.
 	Bare int
 }
 

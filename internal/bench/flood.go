@@ -26,8 +26,8 @@ const strangersAtOnce = 64
 // strangerTimeout is how long a stranger waits for the server.
 const strangerTimeout = 20 * time.Second
 
-// A flood is what hostile peers do without a pause. The function `begin` starts goroutines of the group, and returns
-// when they have begun.
+// A flood is an action that hostile peers repeat without a pause. The function `begin` starts goroutines of the
+// group, and returns when they have begun.
 type flood struct {
 	name  string // what the figures call the peers
 	begin func(ctx context.Context, group *errgroup.Group, dir string) error
@@ -96,7 +96,7 @@ func floodQuestions(ctx context.Context, group *errgroup.Group, dir string) erro
 		for range hostileCalls {
 			group.Go(func() error {
 				for ctx.Err() == nil {
-					_ = say(ctx, conn, wire.OpAsk, wire.Question{Run: tutti.RunID(run), Query: costly}) // it may be refused
+					_ = say(ctx, conn, wire.OpAsk, wire.Question{Run: tutti.RunID(run), Query: costly}) // the question may be refused
 				}
 				return nil
 			})

@@ -85,7 +85,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"read", measureRead, o.nodes == 0},
 		{"hostile", measureHostile, false},
 		{"scale", measureScale, o.nodes == 0},
-		{"return", measureReturn, only != "return"}, // runs only if named, because `scale` measures a return, too
+		{"return", measureReturn, only != "return"}, // skipped if it is not named, because `scale` also measures a return
 		{"status", measureStatus, o.nodes == 0},
 		{"swift", measureSwift, noLab},
 		{"agent", measureAgent, noLab},

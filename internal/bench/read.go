@@ -91,7 +91,8 @@ func (p *pastOf) fold(nodes int) ([]figure, error) {
 	}, err
 }
 
-// The type `beside` is a load on the machine, for example readers, under which writes are timed.
+// The type `beside` is a load on the machine, for example readers. Writes are timed under this
+// load.
 type beside struct {
 	name string
 	goal float64 // goal is the goal for the delay in milliseconds. goal is 0 if the load has no goal.

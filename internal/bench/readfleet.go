@@ -14,8 +14,8 @@ import (
 
 // These numbers describe the fleet that the readers read. Each node has a role. A node asks for
 // 1,950 absent hiera keys, ten present hiera keys, and ten values; all nodes of a role ask for the
-// same. The nodes of the first role export resources, and the nodes of all other roles collect
-// them. Each node publishes one value.
+// same keys and values. The nodes of the first role export resources, and the nodes of all other
+// roles collect them. Each node publishes one value.
 const (
 	readRoles  = 20
 	readAbsent = 1950

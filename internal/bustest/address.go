@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Tests use ports below those that Linux uses for outgoing connections (ip_local_port_range).
-// Otherwise a connection could take the port while no server listens on it.
+// Tests use ports below the range that Linux uses for outgoing connections
+// (ip_local_port_range). A connection could take a port of that range while no server listens
+// on the port.
 const (
 	firstPort = 20_000
 	portCount = 12_000

@@ -57,11 +57,11 @@ type Fleet struct {
 	Nodes  []string // the hosts of nodes
 }
 
-// Most faults last between `shortest` and `short`, some between `long` and `longer`. After each
-// fault, the host has no fault for the time `recovery`. No fault lasts about as long as Deadline.
-// Otherwise it would be random whether the server gives up the run. After a fault, it may take as
-// long as the fault lasted until a connection is known to work again. The time `recovery` is long
-// enough for this after a short fault.
+// Most faults last between `shortest` and `short`, some between `long` and `longer`. No fault
+// lasts about as long as Deadline, because it would then be random whether the server gives up
+// the run. After each fault, the host has no fault for the time `recovery`. After a fault of some
+// seconds, it may take as many seconds until a connection is known to work again. After a short
+// fault, `recovery` is longer than that.
 const (
 	shortest = 2 * time.Second
 	short    = 12 * time.Second
@@ -108,8 +108,8 @@ func (r *roll) between(from, to time.Duration) time.Duration {
 }
 
 // The method `fault` chooses a fault of a host. Sometimes a node is away longer than Deadline. Of
-// the faults of the server, only a pause lasts that long. During a long cut of its network, the
-// server would give up all runs at once, and the test would have nothing left to check.
+// the faults of the server, only a pause lasts that long. If the server's network were cut for so
+// long, the server would give up all runs at once, and the test would have nothing left to check.
 func (r *roll) fault(host string, server bool) Fault {
 	f := Fault{Host: host, For: r.between(shortest, short)}
 	patient := r.under(4) == 0

@@ -130,8 +130,8 @@ func (h History) losses() []string {
 		if w.LostAt.IsZero() {
 			continue
 		}
-		// The node may have sent its last heartbeat up to one beat before it went away, so this
-		// beat also counts as silence.
+		// The server counts the silence from the node's last heartbeat. The node may have sent
+		// this heartbeat up to one beat before it went away.
 		if away := h.away(w.Node, w.LostAt); away < Deadline-Beat {
 			found = append(found, fmt.Sprintf("run %s of %s was given up at %s, the node was away for %.1fs of the %s before",
 				w.Run, w.Node, clock(w.LostAt), away.Seconds(), Deadline))
@@ -141,8 +141,9 @@ func (h History) losses() []string {
 }
 
 // The method `away` looks at the last period of the length Deadline before the time `until`. It
-// returns for how much of this period nobody could reach the node or the server's host. A time
-// between two spells also counts if it is too short to detect that a connection works again.
+// returns for how much of this period nobody could reach the node or the server's host. The
+// time between two spells also counts if it is so short that nobody detects in it that a
+// connection works again.
 func (h History) away(node string, until time.Time) time.Duration {
 	var spells []Spell
 	for _, s := range h.Spells {

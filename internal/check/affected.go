@@ -18,7 +18,7 @@ import (
 )
 
 // change is the difference between the tree and a commit. A nil change means that there is no
-// commit to compare with. It counts as a change of every file.
+// commit to compare with. All files then count as changed.
 type change struct {
 	base  string
 	files []string // paths from the top of the tree, including files that git does not track yet

@@ -22,7 +22,7 @@ type row struct {
 	puppet7 []string // where the test runs with Puppet 7, in the same form
 	area    string   // the test runs only if this area has changed (see affected.go)
 	seconds float64  // how long the test took when it ran alone on a test machine
-	twin    string   // the test that replaces this test in check, if this test does not run there
+	twin    string   // if this test does not run in check: the test that replaces it there
 }
 
 // budget is the budget file.

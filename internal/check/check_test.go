@@ -54,9 +54,9 @@ func TestEveryHostTestHasARow(t *testing.T) {
 	}
 }
 
-// wantGoTest fails unless a row is valid for a test without hosts. The row's test must
-// exist. The row must name no places, because check runs this test together with all
-// other Go tests.
+// wantGoTest checks the row of a test without hosts, and fails if the row is wrong.
+// The row's test must exist. The row must name no places, because check runs this test
+// together with all other Go tests.
 func wantGoTest(t *testing.T, name string, where []string) {
 	t.Helper()
 	pkg, test, _ := strings.Cut(name, " ")

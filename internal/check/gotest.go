@@ -75,9 +75,9 @@ func (w *testWatch) line(text string) {
 	case "pass":
 		w.passed(e, result)
 	case "build-fail":
-		return // an event that the package has failed follows
+		return // a later event says that the package has failed
 	case "fail":
-		if e.Test != "" || !w.failed[e.Package] { // report the package only if it failed without a failed test
+		if e.Test != "" || !w.failed[e.Package] { // report the package only if none of its tests has failed
 			w.sink.report.fail(result, w.all(e, key))
 		}
 		w.failed[e.Package] = true

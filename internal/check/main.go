@@ -69,8 +69,8 @@ func run(ctx context.Context, base, only, deep string) error {
 	return r.end()
 }
 
-// The function `choose` returns the named stages. If no stage is named, the function
-// returns all stages. A stage then does not wait for stages that were not named.
+// The function `choose` returns the named stages. A named stage does not wait for
+// stages that are not named. If no stage is named, the function returns all stages.
 func choose(all []stage, only string) ([]stage, error) {
 	if only == "" {
 		return all, nil

@@ -25,8 +25,8 @@ func stages(rows budget, c *change) []stage {
 		{name: "e2e8", lane: "hosts", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, "check") && c.touchesArea(r.area) })},
 		{name: "e2e7", lane: "hosts", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, "check") && c.touchesArea(r.area) })},
 
-		// The module's specs need no hosts. But the lane "hosts" would end before the lane "code", so specs7
-		// runs in the lane "hosts".
+		// The module's specs need no hosts, so specs7 could run in either lane. It runs in the lane "hosts",
+		// because this lane would end first.
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
 
 		{name: "lint", lane: "code", run: lint},
@@ -207,8 +207,8 @@ func specs(kind string, releases ...string) func(context.Context, *sink) error {
 const mostDefences = 8
 
 // The function `defences` returns a stage that tests the defences whose file or test has changed. If `c` is
-// nil, the stage compares with the commit at which the deep tests have tested all defences, and tests only
-// some of the changed defences.
+// nil, the stage compares with the commit at which the deep tests have tested all defences. It then tests
+// only some of the changed defences.
 func defences(c *change) func(context.Context, *sink) error {
 	return func(ctx context.Context, s *sink) error {
 		args := []string{"go", "run", "./internal/defence"}

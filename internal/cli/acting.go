@@ -21,8 +21,8 @@ type TrustOperator struct {
 // OperatorsTrusted are the operators who may sign actions now.
 type OperatorsTrusted struct {
 	Operators []string `json:"operators"`
-	// Added and Left compare this list with the last list that the operator's directory has stored: the operators who
-	// are new, and the operators who are gone. Each text contains the digest of the operator's key.
+	// This list is compared with the last list that the operator's directory has stored. Added are the operators who
+	// are new, and Left are the operators who are gone. Each text contains the digest of the operator's key.
 	Added []string `json:"added,omitempty"`
 	Left  []string `json:"left,omitempty"`
 	Note  string   `json:"note,omitempty"` // a problem that the command found with the last list

@@ -22,8 +22,8 @@ type eventView struct {
 	above func(*progress, tutti.Event) (lines []string, bad bool)
 }
 
-// eventViews has a row for each kind of event, which defines how people see such events. If people
-// do not see them, the row is empty.
+// eventViews has a row for each kind of event. The row defines how people see events of this kind.
+// If people do not see these events, the row is empty.
 var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
@@ -135,7 +135,8 @@ func eventViewOf(body tutti.Body) eventView {
 	return eventView{act: unknownAct, line: unknownLine, above: unknownAbove}
 }
 
-// inTrail makes the function `act` of a view. Its argument is a function for one kind of body.
+// inTrail makes the function `act` of a view. The argument of inTrail is a function for one kind of
+// body.
 func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
 	return func(b tutti.Body) string { return f(b.(B)) }
 }
@@ -146,8 +147,8 @@ func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progr
 	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
 }
 
-// badNews makes the function `above` of a view. It returns the lines of the function `line`, and
-// reports them as a problem.
+// badNews makes the function `above` of a view. The function `above` then returns the lines of
+// the function `line`, and reports them as a problem.
 func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.Event) ([]string, bool) {
 	return func(p *progress, e tutti.Event) ([]string, bool) { return line(p, e), true }
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // The function `broken` returns the progress of a job in which no node can compile. Each message contains the name
-// of its node. The last node fails at another line than the others. The node before it fails at another column.
+// of its node. Two nodes fail at other places than the rest: the last node at another line, and the node before it
+// at another column.
 func broken(nodes int) (*progress, []string) {
 	p := newProgress()
 	var names []tutti.NodeName

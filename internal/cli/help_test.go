@@ -166,8 +166,8 @@ func TestHelpHasExamples(t *testing.T) {
 	})
 }
 
-// isGroup reports whether c only groups other commands. Such a command accepts all arguments, so that it can itself
-// return an error about an unknown command.
+// isGroup reports whether c only groups other commands. A command that only groups others accepts all arguments. So
+// it can itself return an error about an unknown command.
 func isGroup(c *cobra.Command) bool {
 	return c.HasSubCommands() && c.ValidateArgs(strings.Fields("a b c d")) == nil
 }

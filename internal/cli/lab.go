@@ -26,8 +26,8 @@ type Lab struct {
 	// Exec replaces this process by a command on a host of the named lab. If the lab's name
 	// is empty, there must be only one lab. Exec returns only on an error.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// The hosts of the lab file need bases. Bases builds those that do not exist yet, and
-	// returns the directories of all of them.
+	// The hosts of the lab file need bases. Bases builds the missing bases, and returns
+	// the directories of all bases.
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a temporary copy of a base.
 	Run func(ctx context.Context, run LabRun) error

@@ -40,9 +40,9 @@ func leaseWord(s tutti.LeaseState) string {
 	return string(s)
 }
 
-// describeLease returns lines about problems, and one line when all nodes are held or
-// all are released. It returns no line for each single node, because among so many
-// lines nobody would see a problem.
+// describeLease returns lines about problems. It also returns one line when all nodes
+// are held, and one line when all nodes are released. There is no line for each
+// single node, because among so many lines nobody would see a problem.
 func describeLease(j *engine.Job, b *tutti.LeaseChanged) []string {
 	switch {
 	case j.Leases == nil: // the watch has not seen the start of the job

@@ -182,8 +182,8 @@ func lastOutcome(n api.NodeView) string {
 	return orDash(outcome(n.Outcome, n.Reason))
 }
 
-// The function `conflict` returns a text about a node of which two machines have the key: what follows from
-// this, and what to do.
+// If two machines have the key of a node, the function `conflict` returns a text that says what follows
+// from this, and what to do.
 func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; the server accepts nothing from the node and begins nothing there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// The type `progress` is the state of a job that is watched, as far as its events were received. It folds the
+// The type `progress` is the state of a watched job, after the events that were received so far. It folds the
 // events in the same way as the server. It also knows from live messages what happens inside the runs.
 type progress struct {
 	mu    sync.Mutex // needed because one goroutine may read while another goroutine calls the method `apply`
 	state *engine.State
 	told  []tutti.Event // the job's events received so far, in order
-	again int           // after a new connection the server sends all events again: how many of `told` it has sent again
+	again int           // after a new connection the server sends the events of `told` again; `again` is how many it has sent so far
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	said  saidFailures
@@ -49,9 +49,9 @@ func (p *progress) job() *engine.Job {
 // The method `begin` is called before the server sends the job's events again, from the first event.
 func (p *progress) begin() { p.again = 0 }
 
-// The method `apply` folds one item, and reports whether the item was new. If the server was restored from a
-// backup, its events may differ from some event on. In this case the method drops the events that the server no
-// longer has.
+// The method `apply` folds one item, and reports whether the item was new. A server that was restored from a
+// backup lacks the last events, and may send other events in their place. The method then drops the events that
+// the server no longer has.
 func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

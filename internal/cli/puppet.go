@@ -322,7 +322,7 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
 		}
 	}
-	// print the nodes that may not run before the job begins; the exit code also says that there were such nodes
+	// before the job begins, print the nodes that may not run; if there are any, the exit code says so, too
 	named := r.exit(cmd, answers)
 	if len(s.in.Runs.Nodes) == 0 {
 		return named

@@ -50,10 +50,10 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (api.NodesQuestion, [
 	return in, undecided, err
 }
 
-// The server says which nodes an expression selects. The function `meant` checks this as far as the names of the
-// nodes allow. If the expression is false for a node's name, the function returns an error. The results `nodes` and
-// `undecided` are the selected nodes, sorted, and the nodes for which the server does not know whether they are
-// selected. The result `unsure` is the number of selected nodes whose names are not enough for the check.
+// The server says which nodes an expression selects. The function `meant` checks this with the names of the nodes.
+// If the expression is false for a node's name, the function returns an error. The result `nodes` contains the
+// selected nodes, sorted. The result `undecided` contains the nodes for which the server does not know whether they
+// are selected. The result `unsure` is the number of selected nodes whose names are not enough for the check.
 func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {

@@ -217,7 +217,7 @@ func printResources(w io.Writer, r api.Report, journals shownJournals) {
 }
 
 // printUnrefreshed prints the refreshes that a run should have done and has not done. Puppet's report does not
-// contain them. After a good run, the node still owes these refreshes. After another run, the run's result lists them
+// contain them. After a good run, the node still owes these refreshes. If the run was not good, its result lists them
 // as failures.
 func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
 	if result == nil {

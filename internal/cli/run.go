@@ -116,7 +116,7 @@ func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID
 func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
-		job = cmp.Or(job, p.id) // keep watching the same job, even if there is a later one now
+		job = cmp.Or(job, p.id) // after a lost connection, watch the same job again, and not a later job
 		p.begin()
 		err := server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			lost = time.Time{}

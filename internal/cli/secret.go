@@ -46,8 +46,8 @@ type SealedFor struct {
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
 	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that are no longer in the fleet file
 	First   []tutti.NodeName  `json:"first,omitempty"`   // nodes to which this operator has never sealed before
-	// Recovery is the recovery key in the fleet file. Recovery is set only if the key was not made in this
-	// operator's directory, and this operator seals to it for the first time.
+	// Recovery is the recovery key in the fleet file. Recovery is set if two things are true: the key was
+	// not made in this operator's directory, and this operator seals to the key for the first time.
 	Recovery string `json:"recovery,omitempty"`
 }
 

@@ -16,8 +16,8 @@ type view interface {
 	show(w api.Watched)
 	// The method `say` prints a message about the connection, not about the job.
 	say(message string)
-	// The method `finish` shows the end. If the job has a verdict, `err` is nil. Otherwise
-	// `err` is the reason why the command no longer watches the job.
+	// The method `finish` shows the end. If the job has a verdict, `err` is nil. If the
+	// command stops watching before the verdict, `err` is the reason.
 	finish(err error)
 	close()
 }

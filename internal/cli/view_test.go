@@ -222,9 +222,9 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	}
 }
 
-// A server was restored from a backup and does not have the last events of a job. It
-// gives the sequences of these events to other events. The view must show the other
-// events.
+// A server was restored from a backup and does not have the last events of a job.
+// The server's new events have the sequences of the lost events. The view must show
+// the new events.
 func TestAServerFromABackupTellsAnotherHistory(t *testing.T) {
 	p := newProgress()
 	var out bytes.Buffer

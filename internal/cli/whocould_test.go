@@ -33,8 +33,8 @@ func (s trail) ReadAudit(_ context.Context, _ api.ReadAudit, f func(api.AuditEnt
 }
 
 // TestWhoCouldAtATime asks who could run Puppet on a node at some time. The audit trail has two fleet files. The
-// times are before, between and after them. The answer depends on the groups of the node, the access section and
-// the certificates at that time.
+// test asks about times before, between and after the two fleet files. The answer depends on the groups of the
+// node, the access section and the certificates at that time.
 func TestWhoCouldAtATime(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 7, n, 12, 0, 0, 0, time.UTC) }
 	file := func(group tutti.GroupName, access ...tutti.Access) *tutti.FleetSet {

@@ -28,9 +28,9 @@ func ran(did map[tutti.NodeName]string) []tutti.NodeName {
 // In a converged fleet, a change causes runs of exactly those nodes whose inputs have changed in the
 // end. If a node runs and publishes the same value as before, this causes no other run. The test uses
 // two kinds of fleets. In fleets of up to nine nodes, a node always publishes the same keys and
-// exports, and only their values depend on its answers. In fleets of up to four nodes, a node may also
-// publish some of them or not. In larger fleets of this second kind, a node may run because of an
-// answer that is withdrawn later.
+// exports, and only their values depend on its answers. In fleets of up to four nodes, the answers of
+// a node may also decide which keys and exports it publishes. There are no larger fleets of the second
+// kind: in a larger one, a node may run because of an answer that is withdrawn later.
 func TestAChangeRunsThoseWhoseInputsItChanges(t *testing.T) {
 	changes := map[string]func(d dice, s *sim, operator map[string]string) (forced []tutti.NodeName){
 		"an operator's value": func(d dice, s *sim, operator map[string]string) []tutti.NodeName {

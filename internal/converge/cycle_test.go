@@ -193,7 +193,7 @@ func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 
 // In a job, node `builder` reads what the compile of node `storage` exports, before these exports are
 // public. Until they are public, `builder` is stale in the public view. After that, no job may name
-// `builder` as stale, whenever the server judged it before.
+// `builder` as stale. It does not matter when the server judged `builder` before.
 func TestWhatIsNotStaleAnyMoreIsNotNamed(t *testing.T) {
 	for seed := range uint64(50) {
 		s := newSim(t, map[tutti.NodeName]*manifest{"builder": {types: []string{"Sshkey"}, compile: func(a answers) catalog {

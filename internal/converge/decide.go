@@ -18,12 +18,12 @@ type View struct {
 	Silence time.Duration // a node that is silent for this long is not connected
 	Has     func(tutti.NodeName) Has
 	Member  func(target string, n tutti.NodeName) bool // whether a target contains the node; an empty target contains all nodes
-	// Unjoined returns nodes, sorted: the fleet file lists them in the target, but they have not joined. An empty
-	// target means the whole fleet. If nobody knows these nodes, Unjoined is nil.
+	// Unjoined returns the nodes that the fleet file lists in the target, but that have not joined. The nodes are
+	// sorted. An empty target means the whole fleet. If nobody knows these nodes, Unjoined is nil.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
-	// Some agents cannot record the runs that Tutti did not start. Unnoted returns the reason. The result is empty
-	// if the node's agent can record them. If Unnoted is nil, no node is known to have this problem.
+	// Unnoted returns the reason why a node's agent cannot record the runs that Tutti did not start. The result is
+	// empty if the agent can record them. If Unnoted is nil, no node is known to have this problem.
 	Unnoted func(tutti.NodeName) string
 	Order   []Order  // of the fleet file
 	Serial  []Serial // the serial groups of the fleet file, without nodes that have not joined
@@ -39,7 +39,7 @@ type View struct {
 	halts   *halts   // found by State
 }
 
-// Has describes the Puppet, program, environment and grants with which a node would run.
+// A Has value says with which Puppet, program, environment and grants a node would run.
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // how the node runs Puppet
@@ -73,8 +73,8 @@ const (
 	// If it is not known what a node reads and exports, the step first waits for the node's compile. After
 	// discoverFor it lets other nodes run.
 	discoverFor = 5 * time.Minute
-	// If the node has a record of earlier code, the step waits only recordedFor. After that, only the nodes that
-	// come after this node according to that record still wait for it.
+	// If the node has a record of earlier code, all nodes of the step wait only recordedFor. After that, only
+	// the nodes that follow this node in the order of the record still wait for it.
 	recordedFor = holdFor
 	// If a run of the step has changed a node, the step waits for the node's new facts, but no longer than
 	// factsFor.
@@ -240,8 +240,8 @@ func (d *decision) move(seat *seat, to phase) {
 	seat.phase = to
 }
 
-// The method `start` lets a node compile if its turn has come. A node of which neither reads nor exports are known
-// need not wait for its turn.
+// The method `start` lets a node compile if its turn has come. A node whose reads and exports are not known need
+// not wait for its turn.
 func (d *decision) start(seat *seat) {
 	busy := len(d.state.engine.Active) + d.started
 	switch {
@@ -300,8 +300,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// proveAll stops the held runs that prove their nodes good. Other held runs may have waited only for these nodes.
-// So proveAll repeats the check until it finds no more such runs.
+// proveAll stops the held runs that prove their nodes good. A held run that waited only for these nodes may then
+// prove its node, too. So proveAll repeats the check until it finds no more runs.
 func (d *decision) proveAll(names []tutti.NodeName) {
 	for again := true; again; {
 		again = false
@@ -342,7 +342,8 @@ func (d *decision) proves(r *engine.Run) bool {
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
-// If a run must not be held any longer, tooLong returns the reason. Otherwise it returns an empty string.
+// If a run must not be held any longer, tooLong returns the reason. If the run may be held, tooLong returns an
+// empty string.
 func (d *decision) tooLong(seat *seat) string {
 	if d.starved() {
 		return "other nodes must compile first: it compiles again when its turn comes"
@@ -357,7 +358,8 @@ func (d *decision) tooLong(seat *seat) string {
 }
 
 // The method `starved` reports whether the fleet has as many runs as it may have, while a node waits for its first
-// compile. Held runs are among these runs, so the node would wait for them, and they for the node.
+// compile. Some of these runs are held. So the node would wait for the held runs, and the held runs would wait for
+// the node.
 func (d *decision) starved() bool {
 	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
 		return false

@@ -78,8 +78,8 @@ func (tr *trouble) change(s *sim) {
 	s.write(key, value)
 }
 
-// The method `crash` restarts the server, which then folds its log again, or it ends a run.
-// If it ends a run, the server hears of the end at once, later, or never. In one case the
+// The method `crash` either restarts the server or ends a run. A restarted server folds its
+// log again. The server hears of the end of a run at once, later, or never. In one case the
 // server believes that the run is lost, but the run goes on.
 func (tr *trouble) crash(s *sim) {
 	if tr.d.roll(2, "who") == 0 {

@@ -11,6 +11,6 @@
 //
 // In a job, the order of the nodes follows from what they read and publish. If this is not
 // known for a node that needs something, the node compiles first. The message that it sends
-// at its gate shows for which nodes it waits, and which nodes wait for it. A node that
-// waits for no other node applies (see order.go).
+// at its gate shows for which nodes it waits, and which nodes wait for it. When a node
+// waits for no other node, it applies (see order.go).
 package converge

@@ -298,8 +298,8 @@ func TestNoFactsKeepAFleetBusy(t *testing.T) {
 	}
 }
 
-// TestOtherFactsAreNotForgotten: a node reports changed facts. Then it has a run for another reason, or a
-// run from which the server cannot tell whether the node is good. After that, the server must still know
+// TestOtherFactsAreNotForgotten: a node reports changed facts. Then the node has another run. This run
+// has another reason, or does not show whether the node is good. After that, the server must still know
 // that the facts have changed.
 func TestOtherFactsAreNotForgotten(t *testing.T) {
 	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}

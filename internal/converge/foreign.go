@@ -31,8 +31,8 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 }
 
 // goingOn reports whether a run may be changing its node. Until the run ends, nobody knows in which state it will
-// leave the node. Nobody knows either whether it repairs what an earlier, failed run has left. A proof changes
-// nothing before its gate.
+// leave the node, and whether it repairs what an earlier, failed run has left. A proof does not count before its
+// gate, because it changes nothing until then.
 func goingOn(r *engine.Run) bool {
 	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
 }
@@ -47,10 +47,10 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
-	if agent && !has.Recorded && len(out.Changed) == 0 { // if compiles are recorded, a foreign run makes no node good: its exports are not published
+	if agent && !has.Recorded && len(out.Changed) == 0 { // if compiles are recorded, a foreign run makes no node good, because its exports are not published
 		mends = s.mends(node, last, found)
 	}
-	for _, f := range last.Foreign { // the first run in this list that counts decides
+	for _, f := range last.Foreign { // the first run that counts determines the result
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
 		case f == mends || mends != nil && mends.Undoes(f):
@@ -63,7 +63,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		mends = nil // the run `f` was after the run `mends`, or at the same time
 		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
-			out.Need = Apply // out.Foreign stays false, so the fleet reacts: it could not react when the run began
+			out.Need = Apply // out.Foreign stays false, so the fleet reacts now; it could not react while the server was away
 		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
@@ -109,8 +109,9 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	return latest
 }
 
-// A noop run or a compile changes nothing, but may show that its node is not good. The method `found` returns such
-// a run, and a text about what the run has shown. If there is no such run, it returns nil and an empty string.
+// A noop run or a compile changes nothing, but may show that its node is not good. If there is a run that shows
+// this, the method `found` returns the run, and a text about what the run has shown. If there is none, the method
+// returns nil and an empty string.
 func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
@@ -165,9 +166,9 @@ func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code 
 	return ""
 }
 
-// The function `pending` describes what a noop run has found to change. It ignores changes that the full run before
-// has also reported: each run reports Notify resources and resources with the parameter noop. If no other changes
-// are left, the function returns an empty string.
+// The function `pending` describes what a noop run has found to change. It ignores changes that the last full run
+// has also reported, because each run reports Notify resources and resources with the parameter noop. If there are
+// no other changes, the function returns an empty string.
 func pending(r *tutti.Result, left *engine.Run) string {
 	before, kept := map[string]bool{}, 0
 	if left != nil {

@@ -95,8 +95,8 @@ func TestFromNothingWithinTheBound(t *testing.T) {
 }
 
 // A question that a node answers itself does not count as unanswered, because no other node will answer it. This
-// fleet is the smallest one that broke the bound. When the two own questions of node a counted, node a ran after each
-// single change of node b.
+// fleet is the smallest one that broke the bound. An earlier rule counted the two own questions of node a. With this
+// rule, node a ran after each single change of node b.
 func TestOnesOwnQuestionsDoNotCount(t *testing.T) {
 	nodes := map[tutti.NodeName]*manifest{
 		"a": {values: []string{"v/a", "v/b"}, hiera: []string{"a"}, compile: func(answers) catalog {
@@ -162,7 +162,7 @@ func permutations(n int, f func([]int)) {
 // No rule can know beforehand which values the nodes will publish (ADR 0008). The nodes of
 // a chain look alike, so every rule has some order of names in which it tries the right
 // node last. With that order of names and four or more nodes, every rule exceeds the bound.
-// Our rule needs at most one run more than the best rule can need.
+// Our rule needs at most one run more than the best possible rule.
 func TestNobodyKnowsTheValues(t *testing.T) {
 	for _, tc := range []struct{ nodes, fewest, must, most int }{
 		{nodes: 2, fewest: 3, must: 4, most: 4},
@@ -188,9 +188,10 @@ func TestNobodyKnowsTheValues(t *testing.T) {
 }
 
 // A node may need to read an answer before it can choose the question into which it
-// publishes. Before this answer exists, no rule can know that question. The two fleets of
-// this test look alike, and either p or y can begin. The right choice in one fleet costs
-// an extra run in the other. There are no cycles, and four runs would be enough.
+// publishes. Before this answer exists, no rule can know which question the node will
+// choose. The two fleets of this test look alike, and either p or y can begin. The right
+// choice in one fleet costs an extra run in the other. There are no cycles, and four runs
+// would be enough.
 func TestNobodyKnowsWhatIsNotThereYet(t *testing.T) {
 	worst := 0
 	for _, hidden := range []struct{ node, reads, publishes string }{{"x1", "v/p", "w/y"}, {"x2", "v/y", "w/p"}} {

@@ -63,8 +63,8 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	return s.standing(node, "", s.pushed[environment].Code, has)
 }
 
-// The method `recorded` judges a node by Tutti's runs, in the view of a job that wants this code on the node. An
-// empty job means the public view. An empty code means any code.
+// The method `recorded` judges a node by Tutti's runs, in the view of a job. The job wants the code `code` on
+// the node. An empty job means the public view. An empty code means any code.
 func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
@@ -87,9 +87,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
-		out.Changed = s.outdatedSince(passed, job) // the node's record is now that of the stopped compile
+		out.Changed = s.outdatedSince(passed, job) // the stopped compile has replaced the node's record
 	case job == "" && c != nil && c != passed && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // the node's record is now that of a running job's compile
+		out.Changed = s.outdatedSince(passed, "") // the compile of a running job has replaced the node's record
 	}
 	if len(out.Changed) > 0 {
 		return out
@@ -160,7 +160,7 @@ func inGroups(groups []tutti.GroupName) string {
 	return text
 }
 
-// The method `supersedes` reports whether a run belongs to a later job than `job`, with other code.
+// The method `supersedes` reports whether a run belongs to a job that began after `job` and has other code.
 func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
 	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
 	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
@@ -271,8 +271,8 @@ func denied(passed *engine.Run, has Has) string {
 }
 
 // A run with tags can take a node out of the state that its last full run left. The function inPart describes the
-// first such run, or returns an empty string. If a run with tags had the full run's catalog, it only repaired the
-// node.
+// first run that did this, or returns an empty string. A run with tags that had the full run's catalog only
+// repaired the node, so it does not count.
 func inPart(last engine.Last) string {
 	for _, r := range last.Partial {
 		kind := "with tags"
@@ -342,8 +342,8 @@ func (s *State) look(v View) {
 	}
 }
 
-// changedSince reports whether an answer that a node's last good run read has changed, in
-// the view of a job.
+// changedSince looks at the answers that a node's last good run read. It reports whether
+// one of these answers has changed in the view of a job.
 func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
 	return passed.Asked == nil || len(s.outdatedSince(passed, job)) > 0
 }

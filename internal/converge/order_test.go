@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
-// TestContradictingOrderEnds: if groups share nodes, nodes can wait for each other even if
-// the groups do not. No node may wait for itself for ever.
+// TestContradictingOrderEnds: groups may share nodes. Then nodes can wait for each other
+// although the groups do not. No node may wait for itself for ever.
 func TestContradictingOrderEnds(t *testing.T) {
 	plain := func() *manifest { return &manifest{compile: func(answers) catalog { return catalog{} }} }
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": plain(), "b": plain(), "c": plain()})

@@ -38,9 +38,9 @@ func feeds(n string) map[tutti.NodeName]*manifest {
 	}
 }
 
-// Inside a cycle, an answer that is known after a compile does not determine the order.
-// The answer of one node exists only after this node has applied, so this node goes first. All questions have answers
-// already, and by name the other node would go first.
+// Inside a cycle, an answer that is known after a compile does not determine the order. The exports of node a are
+// known after its compile. The value of node b is known only after b has applied, so b goes first. All questions have
+// answers from earlier runs, and by name a would go first.
 func TestSoftEdgesAreDroppedFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, feeds("1"))
@@ -141,8 +141,8 @@ func TestAChangeBehindTheGateIsSeen(t *testing.T) {
 	}
 }
 
-// If nodes have just compiled, the server knows what they will publish. The server also
-// knows the values if the nodes' last runs had other code and published other values.
+// If nodes have just compiled, the server knows what they will publish. It does not
+// matter that the nodes' last runs had other code and published other values.
 func TestOtherCodeMayTurnTheOrderRound(t *testing.T) {
 	plain := func() *manifest { return &manifest{compile: func(answers) catalog { return catalog{} }} }
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": plain(), "b": plain(), "c": plain()})

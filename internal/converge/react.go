@@ -242,8 +242,8 @@ func (s *State) otherFacts(n tutti.NodeName) bool {
 	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
-// The method `same` reports whether a node has failed or waits for an answer. The method returns false if an input of
-// the node has changed since its last run. Facts do not count as inputs here.
+// The method `same` reports whether two things are true: a node has failed or waits for an answer, and none of its
+// inputs has changed since its last run. Facts do not count as inputs here.
 func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||

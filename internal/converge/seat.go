@@ -311,8 +311,8 @@ func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	}
 }
 
-// The method `urgent` reports whether a node's reasons let it run at once in a step. If a person started the job,
-// every reason does.
+// The method `urgent` reports whether a node's reasons let it run at once in a step. In a job that a person
+// started, every reason lets the node run at once.
 func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 	if !st.Converge.Reaction || v.Reaction == nil {
 		return true

@@ -46,8 +46,9 @@ func (t turns) places() map[tutti.NodeName]int {
 	return out
 }
 
-// The method `busy` reports whether a run is applying on a node, or will apply for a step of another kind than
-// converge. The method also returns true if an exclusive job holds the node.
+// The method `busy` reports whether a run is applying on a node. A run that will apply also counts before its
+// gate if it does not belong to a converge step. The method also returns true if an exclusive job holds the
+// node.
 func (s *State) busy(n tutti.NodeName) bool {
 	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
 		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))

@@ -266,8 +266,8 @@ func (s *sim) all(pick func(n int) int) *engine.Job {
 	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
 }
 
-// The function `done` returns how often each node ran and compiled in a job. The function leaves out nodes that did
-// neither.
+// The function `done` returns how often each node ran and compiled in a job. The function leaves out nodes that
+// neither ran nor compiled.
 func done(j *engine.Job) map[tutti.NodeName]string {
 	out := map[tutti.NodeName]string{}
 	for _, n := range j.Steps[0].Nodes {
@@ -341,7 +341,8 @@ func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Key
 
 func first(int) int { return 0 }
 
-// Rapid shrinks fleets slowly. A log is readable even if its fleet is not minimal.
+// Package rapid needs long to find the smallest fleet that fails. The time is short here, because the log of a
+// larger fleet is readable, too.
 func init() {
 	if err := flag.Set("rapid.shrinktime", "2s"); err != nil {
 		panic(err)

@@ -171,8 +171,8 @@ func (s *State) follow(r *engine.Run, e tutti.Event) {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		// If a Puppet Server sent this message about a compile, ignore the message here. It counts at the run's gate
-		// or at the run's end.
+		// A message that a Puppet Server sent about a compile is ignored here. It counts later, at the run's gate or
+		// at the run's end.
 		if b.Served == nil && (job != "" || r.Full()) {
 			s.remember(r, job)
 		}

@@ -91,8 +91,7 @@ func TestANoopJobMakesNobodyGood(t *testing.T) {
 }
 
 // TestAStoppedCompileMakesNobodyGood: a stopped compile and a compile that waits for its turn do not make a node good.
-// A stopped compile does not make the node good while the job goes on, either. The node has not applied the answers
-// that these compiles read.
+// This is also true while the job goes on. The node has not applied the answers that these compiles read.
 func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
 	s.write("x", "1")
@@ -128,7 +127,7 @@ type life struct {
 	*sim
 	d       seedDice
 	applied map[tutti.NodeName]string      // the last catalog that the machine has certainly applied completely
-	earlier map[tutti.NodeName][]string    // the catalogs before that one
+	earlier map[tutti.NodeName][]string    // the machine's catalogs before the one in `applied`
 	full    map[tutti.NodeName]*engine.Run // the last full run that passed its gate and has its result
 	untold  map[tutti.NodeName]func()      // reports a run that the agent made by itself; the server does not know the run yet
 	twice   map[tutti.NodeName]bool        // whether a copy of the machine exists, too
@@ -386,7 +385,7 @@ func (l *life) interrupt(n tutti.NodeName) string {
 		if l.d.IntN(2) == 0 {
 			return "the loss of a run on " + string(n)
 		}
-		// the run was given up, and its result comes after that
+		// the server has given up the run, and then gets the run's result
 	}
 	l.finish(tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone", Stopped: false})
 	if applies {

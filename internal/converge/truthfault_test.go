@@ -48,7 +48,7 @@ func (l *life) restore() string {
 	joined := slices.IndexFunc(s.log, func(e tutti.Event) bool { _, is := e.Body.(*tutti.CodePushed); return is }) + 1
 	for i, e := range s.log {
 		switch e.Body.(type) {
-		case *tutti.NodeEnrolled, *tutti.NodeConflicted, *tutti.NodeKept: // an earlier backup would lack a machine, or the decision which machine is the node
+		case *tutti.NodeEnrolled, *tutti.NodeConflicted, *tutti.NodeKept: // a backup from before this event would lack a machine, or the decision which machine is the node
 			joined = max(joined, i+1)
 		}
 	}

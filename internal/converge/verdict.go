@@ -196,7 +196,7 @@ func (d *decision) left() (later, gone []string) {
 	for _, n := range slices.Sorted(maps.Keys(d.state.needy)) {
 		seat := d.seats[n]
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
-			continue // another part of the verdict reports this node by its seat
+			continue // the node is not in the target, or another part of the verdict reports it
 		}
 		// Judge the node again here. In this job's view, the node may have read values from the
 		// compiles of other nodes. When the other nodes published these values, nothing changed for

@@ -134,7 +134,7 @@ func TestEitherSortedOrCycle(t *testing.T) {
 				t.Fatalf("order %v against edge %v", order, e)
 			}
 		}
-		// The order is stable. A node comes before a node that was added later, unless an
+		// The order is stable: a node comes before a node that was added later, if no
 		// edge prevents this.
 		for i := 1; i < len(order); i++ {
 			earlier, later := slices.Index(g.Nodes(), order[i]), slices.Index(g.Nodes(), order[i-1])

@@ -78,9 +78,9 @@ func (s *State) markPresent(q *Question) {
 	}
 }
 
-// A record has keys that were absent. The method `present` returns the questions about some of these keys, sorted by
-// key: all keys on the node's own level, all keys in `more`, and those keys that are present on the shared level and
-// that `wanted` accepts.
+// A record has keys that were absent. The method `present` returns questions about these keys, sorted by key. There
+// are three kinds: all keys on the node's own level, all keys in `more`, and the keys on the shared level that are
+// present and that `wanted` accepts.
 func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
 	if r.absent == nil {
 		return nil

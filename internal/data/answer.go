@@ -15,9 +15,9 @@ type Asker struct {
 	Job  tutti.JobID
 	// If Overlay is true, exports that nodes handed over in this job replace their current exports.
 	Overlay bool
-	// Opener is the node that opens secrets for Node. If Opener is empty, Node opens secrets itself. An answer
-	// contains a secret in the form that is sealed to the opener. If the secret is not sealed to the opener, the answer
-	// contains the secret without Sealed.
+	// Opener is the node that opens secrets for Node. If Opener is empty, Node opens secrets itself. An answer contains
+	// a secret in the form that is sealed to the opener. If the secret is not sealed to the opener, the field Sealed of
+	// the secret in the answer is empty.
 	Opener tutti.NodeName
 }
 

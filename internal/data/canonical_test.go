@@ -142,7 +142,7 @@ func TestACanonicalValueIsSeenToBe(t *testing.T) {
 			t.Errorf("%q is its own encoding: %v; %q, %v", raw, want, form, err)
 		}
 	})
-	for _, raw := range parts { // checks each part alone
+	for _, raw := range parts { // also check each part alone
 		form, err := data.SlowCanonical(json.RawMessage(raw))
 		if want := err == nil && string(form) == raw; data.IsCanonical([]byte(raw)) != want {
 			t.Errorf("%q is its own encoding: %v; %q, %v", raw, want, form, err)

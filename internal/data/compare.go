@@ -19,7 +19,7 @@ type Comparison struct {
 type compared struct {
 	query   tutti.Query // in normal form
 	filter  *Filter     // set for a collect question
-	refused bool        // not a valid question, so it has no answer
+	refused bool        // the question is not valid, so it has no answer
 }
 
 // NewComparison prepares reads for a comparison. The reads need not be in normal form.
@@ -113,7 +113,8 @@ func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
 	return outdated
 }
 
-// Outdated does the same as Comparison.Outdated, for reads that are in a record now or were in one earlier.
+// Outdated does the same as Comparison.Outdated. It is for reads that are in a record now, or were in a record
+// earlier.
 func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	var outdated []tutti.Read
 	for _, r := range reads {

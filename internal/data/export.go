@@ -114,7 +114,8 @@ func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 }
 
 // digestExport returns a digest of the parts that a collector gets. The digest leaves
-// out file and line, because moving a line in a manifest must not wake readers.
+// out file and line, because a moved line in a manifest must not cause runs of the
+// readers.
 func digestExport(e tutti.Export) [sha256.Size]byte {
 	// Every part is quoted, and every list is one line, so different exports have different texts.
 	var text []byte

@@ -138,7 +138,7 @@ func (f *Filter) gather(list []any, depth int) error {
 		switch {
 		case err != nil:
 			return err
-		case o.op == f.op: // the operand was a list of which only one operand is left
+		case o.op == f.op: // the operand was a list, and its only remaining operand has the operator of this list
 			f.among = append(f.among, o.among...)
 		default:
 			f.among = append(f.among, o)
@@ -169,10 +169,10 @@ func (f *Filter) encode() {
 }
 
 // Match reports whether the filter accepts an export. Match has the semantics of PuppetDB. Values must be exactly
-// equal, also in type and case. An array matches only an equal array, and does not match one of its elements. Tags
-// are compared in lower case. != is also true if the export does not have the parameter. Match treats a sensitive
-// parameter as missing. The parameters of the export must be canonical, and its tags must be sorted. Exports in a State
-// are in this form.
+// equal, also in type and case. An array matches an equal array, but not a value that is one of its elements. Tags are
+// compared in lower case. The operator != is also true if the export does not have the parameter. Match treats a
+// sensitive parameter as missing. The parameters of the export must be canonical, and its tags must be sorted. Exports
+// in a State are in this form.
 func (f *Filter) Match(e tutti.Export) bool { return f == nil || f.match(&e) }
 
 func (f *Filter) match(e *tutti.Export) bool {

@@ -305,7 +305,7 @@ func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
 }
 
 // The method `sees` reports whether a reader sees a change of the node's set. If `job` is empty, the public set has
-// changed. Otherwise the set of that job has changed.
+// changed. If `job` is not empty, the set of this job has changed.
 func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
 	if job != "" {
 		return r.job == job

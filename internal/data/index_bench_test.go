@@ -121,7 +121,7 @@ func benchData() *data.State {
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // frees objects that became garbage by the finalizers of the first collection
+	runtime.GC() // the second collection frees what the finalizers of the first collection have released
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }

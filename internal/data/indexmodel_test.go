@@ -175,7 +175,7 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 			}
 			slices.Sort(producers)
 			producers = slices.Compact(producers)
-		default: // a value question: `producers` is right already
+		default: // a value question: `producers` already has the right nodes
 		}
 		add(r.Query, now.Found, producers)
 	}
