@@ -22,7 +22,7 @@ const (
 // Call sends a request to the server and returns the answer. Errors have the code that the server sent.
 // CodeUnavailable means that there is no connection, that the connection broke during the call, or that no server is
 // running. CodeDeadline means that no answer came before ctx's deadline, or within a minute if ctx has no deadline.
-// After either error, it is possible that the server has executed the request.
+// After CodeUnavailable and after CodeDeadline, it is possible that the server has executed the request.
 //
 // The payload and the answer may each have up to 64 MiB. Large payloads and answers are sent in chunks. If the
 // connection breaks, Call continues with the next chunk on a new connection until ctx ends. If a call ended with

@@ -175,9 +175,10 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// An append names the event `last`. behind returns the end of the log after which this append writes.
-// If `last` is not the end that this Log knows, another writer may have written, and behind reads the
-// stream. If the result is not the real end of the log, the stream refuses the append.
+// The method `behind` returns the end of the log after which an append writes. The append names the
+// event `last`. If `last` is not the end that this Log knows, another writer may have written, and
+// `behind` reads the stream. If the result is not the real end of the log, the stream refuses the
+// append.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	l.mu.Lock()
 	known := l.tail

@@ -262,7 +262,8 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log handler. When a message begins with `text`, it closes `reached` and waits for `on`.
+// holdUp is a log handler. When a log message begins with `text`, holdUp closes the channel `reached` and waits for
+// the channel `on`.
 type holdUp struct {
 	slog.Handler
 	text        string

@@ -39,8 +39,7 @@ type statement struct {
 	re    *regexp.Regexp // the regex of =~ or of a class
 }
 
-// column is the column of a condition. In one column a word without an operator is a class, in the
-// other it is an error.
+// column is the column of a condition. It decides what a word without an operator means.
 type column int
 
 const (

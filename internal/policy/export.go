@@ -19,8 +19,8 @@ type Exports struct {
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
-	// The map `old` has the types in all grants from before 0.3.0. The map `oldWord` has the types
-	// in those of these grants that have `dangerous: true`.
+	// The map `old` has the types in all grants from before 0.3.0. The map `oldWord` has only the
+	// types in those grants from before 0.3.0 that have `dangerous: true`.
 	old, oldWord map[string]bool
 }
 
@@ -63,8 +63,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns types that a node may export only because its grants are from before 0.3.0: a newer grant
-// of such a type needs `dangerous: true`. The types are sorted.
+// OldDangers returns types that a node may export only because its grants are from before 0.3.0. A newer grant
+// of one of these types needs `dangerous: true`. The types are sorted.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
@@ -142,8 +142,8 @@ func (x *Exports) wider(e Inspected) tutti.Grant {
 	return wanted(e)
 }
 
-// MayAll returns nil if the node may export all exports. If the node may not, MayAll returns the refused type
-// and the reason.
+// MayAll returns nil if the node may export all exports. If the policy refuses an export, MayAll returns the
+// type of the export and the reason.
 func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	counts := map[string]amount{}
 	for _, e := range exports {
@@ -266,8 +266,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. A node's name contains none of them, apart from
-// '_'. Host names contain no '_'.
+// titleEnds are the characters that end a node's name in a title. Of these characters, a node's name may contain
+// only '_', and a host name contains none.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {

@@ -95,7 +95,7 @@ func (m *merging) grants() []tutti.Grant {
 	return out
 }
 
-// most raises the limits of a type to this number and size, in each grant that has the type.
+// The method `most` raises the limits of a type to this number and size, in each grant that has the type.
 func (m *merging) most(name string, is amount) {
 	for _, types := range [][]tutti.ExportGrant{m.safe.Types, m.dangerous.Types} {
 		for i := range types {
@@ -111,7 +111,7 @@ func (m *merging) most(name string, is amount) {
 	}
 }
 
-// takes reserves room for a name, or returns false if there is not enough room.
+// The method `takes` reserves room for a name. It returns false if there is not enough room.
 func (m *merging) takes(name string) bool {
 	const around = 3 // quotes and a comma
 	if m.used+len(name)+around > maxWanted {

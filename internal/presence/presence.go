@@ -143,8 +143,8 @@ const TrialFor = 10 * time.Second
 
 // Replaced records that a machine with this ticket replaces another machine as the node. The result
 // onTrial is true if the new machine gets no order for some time. The new machine must wait if the
-// replaced machine was heard of recently. A machine that only comes back, because it was the node a
-// short time ago, need not wait.
+// replaced machine was heard of recently. A machine that was the node a short time ago only comes
+// back, so it need not wait.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,7 +310,7 @@ func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 }
 
 // Running records a sign of life. Running returns the node of a key and the job of its run,
-// or false if this is not the node's present run.
+// or false if `run` is not the node's present run.
 func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

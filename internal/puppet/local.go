@@ -196,7 +196,7 @@ func (l Local) Enable() (changed bool, err error) {
 }
 
 // Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. Disable returns false if Puppet was
-// already disabled. The first message stays unless force is true.
+// already disabled. If Puppet is already disabled, Disable replaces the message only if `force` is true.
 func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {

@@ -57,7 +57,7 @@ type parser struct {
 
 type room struct{ resources, bytes int }
 
-// take reserves room for one more resource, or returns false if there is not enough room.
+// The method `take` reserves room for one more resource. It returns false if there is not enough room.
 func (r *room) take(size int) bool {
 	if r.resources == MaxResources || r.bytes+size > maxKept {
 		return false
@@ -206,7 +206,7 @@ func members(d *json.Decoder, f func(name string) error) error {
 	return err
 }
 
-// open reads the beginning of a list or an object. The function returns false if the value is null.
+// The function `open` reads the beginning of a list or an object. It returns false if the value is null.
 func open(d *json.Decoder, want json.Delim) (bool, error) {
 	t, err := d.Token()
 	switch {
@@ -245,7 +245,7 @@ func list[T any](most int, f func(T)) func(*json.Decoder) error {
 	}
 }
 
-// part decodes the next value, if it is not larger than maxPart.
+// The function `part` decodes the next value if the value is not larger than maxPart.
 func part(d *json.Decoder, to any) error {
 	var raw json.RawMessage
 	if err := d.Decode(&raw); err != nil {

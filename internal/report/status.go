@@ -96,7 +96,8 @@ func (st status) plain(name string) api.ReportStatus {
 }
 
 // plain returns the event in the form that people see. Puppet has replaced Sensitive values by `[redacted]`.
-// Some types write such values all the same. So if an event is marked as redacted, its values are removed here.
+// But some types write Sensitive values in plain text. So if an event is marked as redacted, this method
+// removes its values.
 func (e event) plain() api.ResourceEvent {
 	out := api.ResourceEvent{
 		Property: plain(e.Property), Status: plain(e.Status), Message: plain(tutti.CutJournal(e.Message)), Old: valueText(e.Previous), New: valueText(e.Desired),
