@@ -91,8 +91,8 @@ func forwarding(t *testing.T, m Machine) string {
 	return readText(t, forwardSetting)
 }
 
-// othersUp reports whether other labs are running. As long as such labs are running, the kernel's settings keep the
-// values that labs need.
+// othersUp reports whether other labs are running. As long as another lab is running, the kernel's settings keep
+// the values that labs need.
 func othersUp(t *testing.T, m Machine) bool {
 	t.Helper()
 	links, err := net.Interfaces()

@@ -100,7 +100,7 @@ func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error
 	return out, group.Wait()
 }
 
-// plan decides all properties of the lab, but creates nothing.
+// The method `plan` decides all properties of the lab, but creates nothing.
 func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[string]string) (state, error) {
 	s := state{Name: spec.Name, Domain: spec.domain(), dir: m.labDir(spec.Name)}
 	if _, err := os.Stat(filepath.Join(s.dir, stateFile)); err == nil {

@@ -243,7 +243,7 @@ func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error
 // stored nothing of the batch.
 const errCodeIncompleteBatch = 10176
 
-// publish stores either all messages or none. publish returns the sequence of the last message.
+// The method `publish` stores either all messages or none. It returns the sequence of the last message.
 func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > 1 {
 		markBatch(msgs)

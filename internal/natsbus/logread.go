@@ -171,8 +171,8 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages that follow the sequence `after`, up to the sequence `last`. If a
-// message is missing, messages yields an error.
+// The method `messages` yields the messages that follow the sequence `after`, up to the sequence
+// `last`. If a message is missing, the method yields an error.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {

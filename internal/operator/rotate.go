@@ -391,8 +391,8 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 }
 
 // notVerified compares an operator's directory with the keys that a server names. If the directory
-// proves that these keys sign now, the function returns an empty string. Otherwise the function returns
-// the reason why it cannot verify them. The function stores nothing from the server.
+// proves that these keys sign now, the function returns an empty string. If the directory does not
+// prove it, the function returns the reason. The function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

@@ -28,7 +28,7 @@ type Signer struct {
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
 	next  ed25519.PrivateKey   // the key that replaces `own`; nil if this operator has begun no rotation
-	keys  []ed25519.PrivateKey // the key `own`, the key `next`, or both: only those that nodes trust now; the oldest first
+	keys  []ed25519.PrivateKey // of the keys `own` and `next`, those that nodes trust now; the oldest first
 	now   identity.Trust       // the keys that the last verified statement trusts; empty if there are no statements
 	Known identity.Trust       // keys to check signatures with: those in `now`, or `own` if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified

@@ -66,7 +66,8 @@ type content struct {
 	named map[tutti.Digest]bool
 	// needed has the digests of the named content that must exist, each with a description. The server
 	// has stored or seen this content before it appended the event that names it. The server removes
-	// such content only when no event names it any more, or when an event ReportsRetired allows it.
+	// needed content only when no event names the content any more, or when an event ReportsRetired
+	// allows the removal.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
 	keeps  []retain.Ended // the runs in `ended` whose reports stay

@@ -53,12 +53,12 @@ func Result(r tutti.Result) tutti.Result {
 	return r
 }
 
-// failure returns a failure in which no text has more than `most` bytes.
+// The function `failure` returns a failure in which no text has more than `most` bytes.
 func failure(f tutti.Failure, most int) tutti.Failure {
 	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Column: f.Column, Message: Cut(f.Message, most)}
 }
 
-// change returns a change in which no text has more than `most` bytes.
+// The function `change` returns a change in which no text has more than `most` bytes.
 func change(c tutti.Change, most int) tutti.Change {
 	return tutti.Change{Resource: Cut(c.Resource, most), File: Cut(c.File, most), Line: c.Line, Message: Cut(c.Message, most)}
 }

@@ -245,7 +245,7 @@ func (c *condition) eval(q Question) truth {
 	return c.hold(q)
 }
 
-// hold returns whether a statement is true for the node.
+// The method `hold` returns whether a statement is true for the node.
 func (s statement) hold(q Question) truth {
 	if s.op == "" {
 		classes, known := q.Classes()

@@ -113,9 +113,9 @@ func (x *Exports) may(e Inspected) error {
 	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
 }
 
-// wider takes a grant that the node has for the type, and extends the grant so that it admits a resource.
-// The grant's other limits stay. If none of the node's grants can be extended enough, wider returns the
-// smallest grant that admits the resource.
+// The method `wider` takes a grant that the node has for the type, and extends the grant so that it
+// admits a resource. The grant's other limits stay. If none of the node's grants can be extended enough,
+// wider returns the smallest grant that admits the resource.
 func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
@@ -206,7 +206,7 @@ func (x *Exports) MostMiB(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.MostMiB, tutti.MostExportedMiB) })
 }
 
-// bound returns the highest limit in the grants of a type. A grant from before 0.3.0 has no limit.
+// The method `bound` returns the highest limit in the grants of a type. A grant from before 0.3.0 has no limit.
 func (x *Exports) bound(name string, of func(granting) int) int {
 	if x.old[name] {
 		return math.MaxInt
@@ -218,7 +218,7 @@ func (x *Exports) bound(name string, of func(granting) int) int {
 	return most
 }
 
-// more returns the node's grant of a type, with limits that are high enough for this amount.
+// The method `more` returns the node's grant of a type, with limits that are high enough for this amount.
 func (x *Exports) more(name string, is amount) tutti.Grant {
 	has := x.types[name][0]
 	if most := x.Most(name); is.count > most || has.Most != 0 {
@@ -232,8 +232,8 @@ func (x *Exports) more(name string, is amount) tutti.Grant {
 
 // refuses returns the reason why a grant does not admit a resource, or the empty string.
 func (g granting) refuses(e Inspected, node tutti.NodeName) string {
-	// The fleet file refuses such a grant without `dangerous: true`. The policy refuses such a grant as well, because
-	// some fleets do not come from a file.
+	// The fleet file refuses a dangerous grant without `dangerous: true`. The policy refuses the resource as well,
+	// because some fleets do not come from a file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}

@@ -84,7 +84,7 @@ const fewKeys = 8
 
 func (ps *patterns) add(more ...string) { ps.all = append(ps.all, more...) }
 
-// cover returns true if one of the patterns covers a key.
+// The method `cover` returns true if one of the patterns covers a key.
 func (ps *patterns) cover(key string) bool {
 	matches := func(p string) bool { return tutti.MatchPattern(p, key) }
 	if ps.asked++; ps.asked <= fewKeys {

@@ -56,7 +56,8 @@ func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
 	return grants
 }
 
-// refuse returns an error with a line that can be added under `grants:`. The line names the node's smallest group.
+// The function `refuse` returns an error with a line that can be added under `grants:`. The line names the node's
+// smallest group.
 func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
 	wants.To = "GROUP"
 	in, others := "in no group", ""

@@ -10,8 +10,8 @@ import (
 const (
 	maxWants  = 100 // how many types, and how many keys, a result of Wants or Merge may have
 	maxLooked = 50  // how many refused resources of a type are checked; more would not change the result
-	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps the
-	// names.
+	// maxWanted limits the text of the results of Wants and Merge, in bytes, because nodes choose the names, and
+	// the log keeps the names.
 	maxWanted = 16 << 10
 )
 
@@ -34,8 +34,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		// The node has a grant of the type. (A type without a grant and without an entry in `lacks` was not checked
-		// above, because there was no room.)
+		// The node has a grant of the type. (For a type without a grant, lacks[name] is 0 if there was no room
+		// for the type above.)
 		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}

@@ -89,7 +89,7 @@ func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	}
 }
 
-// admit updates which machine is the node.
+// The method `admit` copies the tickets of a node, which show which machine is the node.
 func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 	if place, n := p.nodes[node], s.Registry.Nodes[node]; place != nil && n != nil {
 		place.tickets = n.Tickets
@@ -231,8 +231,8 @@ func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	p.keys[key] = place
 }
 
-// follow records whether a run is the present run of its node. The run is nil if it has been
-// retired.
+// The method `follow` records whether a run is the present run of its node. The run is nil
+// if it has been retired.
 func (p Nodes) follow(r *engine.Run) {
 	if r == nil {
 		return

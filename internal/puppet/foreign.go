@@ -55,7 +55,7 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName, file string)
 		if host == string(node) {
 			return true
 		}
-		name, _, err := l.Certname(ctx) // puppet apply and cron use the host's full name, unless a certname is configured
+		name, _, err := l.Certname(ctx) // if no certname is configured, puppet apply and cron use the host's full name
 		return err == nil && host == name
 	})
 	return out, asJSON, tutti.Wrap("", err, "%s", file)

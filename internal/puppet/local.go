@@ -349,9 +349,9 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 	return json.Marshal(doc)
 }
 
-// ask returns what a command of the node's Puppet writes to its standard output. ask returns CodeNotFound if Puppet
-// is not installed, and CodeDeadline if the command takes longer than resourceTime. The method returns CodeInvalid
-// if the command failed, and the error contains the command's last output.
+// The method `ask` returns what a command of the node's Puppet writes to its standard output. It returns
+// CodeNotFound if Puppet is not installed, and CodeDeadline if the command takes longer than resourceTime. If
+// the command failed, it returns CodeInvalid, and the error contains the command's last output.
 func (l Local) ask(ctx context.Context, command string, args ...string) (bounded, error) {
 	var out, said bounded
 	install, err := Find(l.Root)

@@ -216,7 +216,7 @@ func (w *Warm) end() {
 	w.cold.end()
 }
 
-// drop ends the parent. The parent's children continue.
+// The method `drop` ends the parent. The parent's children continue.
 func (w *Warm) drop() {
 	if w.parent != nil {
 		w.parent.end()
@@ -346,7 +346,7 @@ func (p *parent) say(order warmOrder) error {
 	return tutti.Wrap("", err, "it ended")
 }
 
-// run requests a child from the parent.
+// The method `run` requests a child from the parent.
 func (p *parent) run(order warmOrder) (*Process, error) {
 	if err := p.say(order); err != nil {
 		return nil, err
@@ -358,8 +358,8 @@ func (p *parent) run(order warmOrder) (*Process, error) {
 	return &Process{pid: reply.PID, start: reply.Start, scope: scopeOf(order.Dir)}, nil
 }
 
-// end closes the parent's socket and returns when the parent is gone. Normally the parent then ends by itself. If
-// the parent hangs, end kills it.
+// The method `end` closes the parent's socket and returns when the parent is gone. Normally the parent then ends
+// by itself. If the parent hangs, the method kills it.
 func (p *parent) end() {
 	p.conn.Close()
 	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })

@@ -169,8 +169,8 @@ func size(st api.ReportStatus) int {
 // failing matches the log message of a resource whose dependency has failed.
 var failing = regexp.MustCompile(`(?s)^Dependency (.+) has failures: true$`)
 
-// explain finds in the log the reasons that are missing in a status: why a resource was
-// skipped, or why it failed without an event.
+// The function `explain` finds in the log the reasons that are missing in a status: why a
+// resource was skipped, or why it failed without an event.
 func explain(st *api.ReportStatus, log []api.LogLine) {
 	said := st.Outcome != api.ResourceFailed || slices.ContainsFunc(st.Events, func(e api.ResourceEvent) bool { return e.Status == "failure" })
 	skipped := st.Outcome == api.ResourceSkipped && len(st.FailedDependencies) == 0

@@ -102,7 +102,7 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// counts returns true if a node has changed the value since the node's last claim.
+// The method `counts` returns true if a node has changed the value since the node's last claim.
 func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
 	return owner != "" && seq > l.since[owner]
 }

@@ -82,8 +82,8 @@ func noteGated(l *Ledger, e tutti.Event) {
 	}
 }
 
-// MaxPartial is how many runs with tags are kept for a node since its last full run. A node with MaxPartial such runs
-// is not good.
+// MaxPartial is how many runs with tags are kept for a node since its last full run. A node with MaxPartial of these
+// runs is not good.
 const MaxPartial = 10
 
 // notePart notes the runs with tags of a node since its last full run, because they also

@@ -56,10 +56,10 @@ type GuardOptions struct {
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.
 //
-// NATS accepts connections itself, so Guard must poll. To save work, Guard reads only the number of
-// connections first, and the list only if there are too many. We could instead put our own listener
-// before NATS and use in-process connections. But our own listener would permanently cost two
-// goroutines, two buffers and a copy for every node.
+// NATS accepts connections itself, so Guard must poll. To save work, Guard first reads only the
+// number of connections. It reads the list of connections only if the number is too large. We could
+// instead put our own listener before NATS and use in-process connections. But our own listener
+// would permanently cost two goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker, look, lookAfterTLS := time.NewTicker(guardEvery), time.Now(), time.Now()
 	defer ticker.Stop()
@@ -110,7 +110,7 @@ func (s *Server) jwtOf(id uint64) string {
 	return list.Conns[0].JWT
 }
 
-// phase describes some of the connections whose clients have not authenticated yet.
+// phase is a group of connections whose clients have not authenticated yet.
 type phase struct {
 	what string // what the clients have not done
 	has  func(*server.ConnInfo) bool

@@ -35,7 +35,7 @@ func (t *turns) bound(config *tls.Config) *tls.Config {
 			return nil, err
 		}
 		own := config.Clone()
-		own.VerifyConnection = func(tls.ConnectionState) error { // package tls calls this function after the server has sent its answer
+		own.VerifyConnection = func(tls.ConnectionState) error { // called after the server has sent its answer
 			give()
 			return nil
 		}
