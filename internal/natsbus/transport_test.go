@@ -262,8 +262,7 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log handler. When a log message begins with `text`, holdUp closes the channel `reached` and waits for
-// the channel `on`.
+// holdUp is a log handler. On a message that begins with `text`, holdUp closes `reached` and waits for `on`.
 type holdUp struct {
 	slog.Handler
 	text        string

@@ -274,8 +274,8 @@ func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	return true
 }
 
-// Claims records which capabilities a node's agent lacks. A claim also contains the agent's version, because the
-// first claim comes before the first beat.
+// Claims records which capabilities a node's agent lacks. The first claim comes before the first beat, so a
+// claim also contains the agent's version.
 func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
