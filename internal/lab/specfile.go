@@ -162,7 +162,8 @@ func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 	return hosts
 }
 
-// binds reads entries of the form SOURCE:DESTINATION. Hosts must not be able to write to the outer machine.
+// The method `binds` reads entries of the form SOURCE:DESTINATION. The binds are read-only, because hosts must
+// not be able to write to the outer machine.
 func (r *specReader) binds(n *yaml.Node) []Bind {
 	var binds []Bind
 	for _, text := range r.words(n) {
@@ -176,7 +177,7 @@ func (r *specReader) binds(n *yaml.Node) []Bind {
 	return binds
 }
 
-// script reads the file that contains a host's preparation script.
+// The method `script` reads the file that contains a host's preparation script.
 func (r *specReader) script(n *yaml.Node) string {
 	text, err := readScript(r.absolute(r.word(n)))
 	if err != nil {

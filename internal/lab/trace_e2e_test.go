@@ -80,8 +80,9 @@ func mountOf(line string) string {
 	return ""
 }
 
-// forwarding returns the kernel's setting. If labs of others are running, the result is
-// the value that the setting will have when these labs are down.
+// forwarding returns the value of the kernel's setting forwardSetting. If other labs are
+// running, forwarding returns the value that the setting will have after the end of the
+// other labs.
 func forwarding(t *testing.T, m Machine) string {
 	t.Helper()
 	if text, err := os.ReadFile(forwardBefore); err == nil && othersUp(t, m) {
@@ -90,7 +91,8 @@ func forwarding(t *testing.T, m Machine) string {
 	return readText(t, forwardSetting)
 }
 
-// othersUp reports whether other labs are running. A running lab of another test keeps the kernel's settings raised.
+// othersUp reports whether other labs are running. As long as another lab is running, the kernel's settings keep
+// the values that labs need.
 func othersUp(t *testing.T, m Machine) bool {
 	t.Helper()
 	links, err := net.Interfaces()
@@ -161,8 +163,8 @@ func namespaces(t *testing.T) []string {
 	return lines
 }
 
-// processes returns the processes that name the machine's state directory in their
-// command line, and the sleeping processes that only the tests start.
+// processes returns two kinds of processes: those that name the machine's state directory
+// in their command line, and the `sleep` processes that only the tests start.
 func processes(t *testing.T, m Machine) []string {
 	t.Helper()
 	var lines []string
@@ -185,8 +187,8 @@ func processes(t *testing.T, m Machine) []string {
 
 var labIDRE = regexp.MustCompile(`(?:\btl|tutti_lab_|tutti-lab\.)([0-9a-f]{8})`)
 
-// foreign reports whether a trace belongs to another lab. Such a trace has the id of a lab that is
-// not on the machine m. foreign also returns true for counters that change by themselves.
+// foreign reports whether a trace belongs to another lab. The trace of another lab has an id that
+// no lab of this test has.
 func foreign(m Machine, line string) bool {
 	if strings.Contains(line, DefaultState+"/") {
 		return true

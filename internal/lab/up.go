@@ -40,8 +40,8 @@ func (r *Running) Host(name string) (*Host, error) {
 	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q: it has %s", name, r.Name, strings.Join(names, ", "))
 }
 
-// lockFile is locked while a process creates or removes a lab. Two processes could otherwise choose the
-// same subnet, or change the kernel's settings at the same time.
+// lockFile is locked while a process creates or removes a lab. Without the lock, two processes could
+// choose the same subnet, or change the kernel's settings at the same time.
 const lockFile = runDir + "/lock"
 
 // Up creates the lab and returns when every host is running. If Up fails or ctx ends, Up removes everything that it
@@ -100,7 +100,7 @@ func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error
 	return out, group.Wait()
 }
 
-// plan decides all properties of the lab, but creates nothing.
+// The method `plan` decides all properties of the lab, but creates nothing.
 func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[string]string) (state, error) {
 	s := state{Name: spec.Name, Domain: spec.domain(), dir: m.labDir(spec.Name)}
 	if _, err := os.Stat(filepath.Join(s.dir, stateFile)); err == nil {

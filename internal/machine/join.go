@@ -19,7 +19,7 @@ import (
 type JoinOptions struct {
 	Dir   string
 	Token string
-	Name  tutti.NodeName // empty: the token's name, or the host's name if the token has none
+	Name  tutti.NodeName // empty: use the token's name; if the token has no name, use the host's name
 	// Set Again to join a machine that was a node before, and that the server now refuses. The machine keeps its keys
 	// and its data. Again is not needed for a node whose membership has only expired.
 	Again bool
@@ -105,7 +105,7 @@ func ended(m identity.EnrolResponse) bool {
 	return err == nil && !time.Now().Before(until)
 }
 
-// defaultName returns the name in the token, or otherwise the name of this host.
+// defaultName returns the name in the token. If the token has no name, defaultName returns the name of this host.
 func defaultName(pattern string) (tutti.NodeName, error) {
 	if name := tutti.NodeName(pattern); name.Validate() == nil {
 		return name, nil

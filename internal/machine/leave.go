@@ -93,7 +93,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	return out, err
 }
 
-// settled returns an error if the node cannot leave now without losing data.
+// The function `settled` returns an error if the node cannot leave now without losing data.
 func settled(o LeaveOptions) error {
 	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
 		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent enables Puppet when the job or its lease ends: wait, and keep the agent running")
@@ -235,7 +235,7 @@ func (u unit) startAgain(ctx context.Context) error {
 	return u.systemctl(ctx, "start", u.name)
 }
 
-// remove disables the unit. The method also removes a unit file that join wrote.
+// The method `remove` disables the unit, and removes a unit file that join wrote.
 func (u unit) remove(ctx context.Context) error {
 	if err := u.systemctl(ctx, "disable", "--quiet", u.name); err != nil || u.file == "" {
 		return err

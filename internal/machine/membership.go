@@ -132,8 +132,8 @@ func (m *Keeper) followed(ctx context.Context) time.Time {
 	return time.Now().Add(followAgain)
 }
 
-// stand reports to the server which keys the node uses. The server answers which keys the node
-// should use, and stand switches to these keys.
+// The method `stand` reports to the server which keys the node uses. The server answers which
+// keys the node should use, and `stand` switches to the keys in the answer.
 func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 // moment, the next connection uses the new JWT.
 const useWait = time.Minute
 
-// retryEnded is the shortest pause before the next try of a renewal.
+// retryEnded is the shortest pause between two tries to renew the membership.
 const retryEnded = time.Second
 
 func (m *Keeper) renew(ctx context.Context) error {

@@ -35,8 +35,9 @@ func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
 	return s, err
 }
 
-// judge determines who may sign actions. The list of operators is valid only if it is signed by a key that the node
-// trusts now. If there is a list and it is invalid, the node carries out no actions until it has a valid list.
+// The method `judge` determines who may sign actions. The list of operators is valid only if it is signed by a key
+// that the node trusts now. If there is a list and it is invalid, the node carries out no actions until it has a
+// valid list.
 func (s *Signers) judge() {
 	if s.list == nil {
 		return
@@ -101,8 +102,8 @@ func (s *Signers) Trusts() uint64 {
 	return s.now.Counter
 }
 
-// Follow implements agent.Signers. Follow stores the last statement, which names all keys
-// that sign.
+// Follow implements agent.Signers. Follow stores only the last statement of the chain,
+// because this statement names all keys that sign now.
 func (s *Signers) Follow(chain []tutti.Statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +146,8 @@ func changeMembership(dir string, change func(*identity.EnrolResponse)) error {
 	return m.Write(dir)
 }
 
-// KeepFleet adds the id of the fleet to a membership that an earlier release has written. A later CA does not
-// change the id.
+// KeepFleet adds the id of the fleet to a membership that an earlier release has written. The id stays the
+// same when the fleet gets a new CA.
 func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	if m.Fleet != "" {
 		return nil
@@ -159,7 +160,7 @@ func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	return changeMembership(dir, func(on *identity.EnrolResponse) { on.Fleet = fleet })
 }
 
-// checkOperators refuses a list of operators unless it is signed by a code key that the new node trusts.
+// checkOperators returns an error if the list of operators is not signed by a code key that the new node trusts.
 func checkOperators(m identity.EnrolResponse) error {
 	if m.Operators == nil {
 		return nil
@@ -172,16 +173,16 @@ func checkOperators(m identity.EnrolResponse) error {
 }
 
 // KeepPins returns the membership of a node that joins again. The node keeps the code keys and the list of operators
-// that it already trusts. The word of a server is not enough to replace them. With its first claim, the agent gets
-// the statements that lead from the old keys to the new keys. The argument `codeKeys` contains all keys that a person
-// has named on the node, and is empty if nobody has named keys.
+// that it already trusts. A server alone cannot replace these keys and this list. With its first claim, the agent
+// gets the statements that lead from the old keys to the new keys. The argument `codeKeys` contains all keys that a
+// person has named on the node, and is empty if nobody has named keys.
 func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
 		return told, err
 	}
 	if len(codeKeys) > 0 {
-		// A server could show an old statement. It would name a rotated key in addition to the key
+		// A server could show an old statement, which names a rotated key in addition to the key
 		// that the person has named.
 		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
 			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, but --trust-code-key names only %s; while the key is rotated, name both keys", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))

@@ -1,7 +1,7 @@
 // Package memory keeps the log and the blobs in memory. The package is for tests of the
 // code that uses a log and blobs. The package passes the same suites (package storetest)
-// as the durable log and blobs. The package also encodes every event in the same way, so
-// that every event that it accepts can also be stored durably.
+// as the durable log and blobs. The package also encodes every event as the durable log
+// does. So every event that this package accepts can also be stored durably.
 package memory
 
 import (

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// Before UseJWT replaces the connection, new calls wait until the running calls end, but at most
-	// for stallFor. stallAgain is the pause before UseJWT tries this again.
+	// UseJWT replaces the connection when no call is running. Until then new calls wait, but at most
+	// for stallFor. If calls are still running after stallFor, UseJWT tries again after the pause
+	// stallAgain.
 	stallFor   = time.Second
 	stallAgain = 5 * time.Second
 	// rejoinTimeout bounds how long calls wait for the new connection.
@@ -70,7 +71,7 @@ type admission struct {
 	said    time.Time
 }
 
-// tried records the result of an attempt to connect.
+// The method `tried` records the result of an attempt to connect.
 func (a *admission) tried(log *slog.Logger, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

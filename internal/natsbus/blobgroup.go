@@ -77,7 +77,7 @@ func (g *group) lead(store func([]*put)) {
 	store(all)
 }
 
-// join reports whether p must store at once. Otherwise p must wait.
+// The method `join` returns true if p must store at once, and false if p must wait.
 func (g *group) join(p *put) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -39,9 +39,9 @@ type Blobs struct {
 
 // Stored returns the last sequence of the stream that NATS acknowledged to this process. If the end of the stream's
 // file is damaged, a caller can compare this sequence with the file. The damage has destroyed acknowledged messages
-// only if the file ends before this sequence. Otherwise it has destroyed only a write that was never acknowledged. If
-// `seq` is 0 and `known` is true, this process deleted content, perhaps the last stored content. If `known` is false,
-// this process has not stored or deleted anything.
+// only if the file ends before this sequence. If the file has this sequence, the damage has destroyed only a write
+// that was never acknowledged. If `seq` is 0 and `known` is true, this process deleted content, perhaps the last
+// stored content. If `known` is false, this process has not stored or deleted anything.
 func (b *Blobs) Stored() (seq uint64, known bool) {
 	seq = b.stored.Load()
 	return seq, seq > 0 || b.deleted.Load()

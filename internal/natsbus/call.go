@@ -22,7 +22,7 @@ const (
 // Call sends a request to the server and returns the answer. Errors have the code that the server sent.
 // CodeUnavailable means that there is no connection, that the connection broke during the call, or that no server is
 // running. CodeDeadline means that no answer came before ctx's deadline, or within a minute if ctx has no deadline.
-// After either error, it is possible that the server has executed the request.
+// After CodeUnavailable and after CodeDeadline, it is possible that the server has executed the request.
 //
 // The payload and the answer may each have up to 64 MiB. Large payloads and answers are sent in chunks. If the
 // connection breaks, Call continues with the next chunk on a new connection until ctx ends. If a call ended with
@@ -93,7 +93,8 @@ func (c *Conn) present(msg *nats.Msg) {
 	}
 }
 
-// request sends one message and waits for its answer. request stops waiting when the connection that it used breaks.
+// The method `request` sends one message and waits for its answer. It stops waiting when the connection that it used
+// breaks.
 func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
 	if err := c.turn.enter(ctx); err != nil {
 		return nil, wrap(err, op)
@@ -129,7 +130,7 @@ func payloadParcel(payload []byte) parcel {
 	return parcel{id: digest.Hex()[:32], digest: digest, size: int64(len(payload))}
 }
 
-// upload sends a parcel in chunks. The server answers with the offset of the next chunk.
+// The method `upload` sends a parcel in chunks. The server answers with the offset of the next chunk.
 func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
 	var chunk []byte // the first message has no content, it only requests the offset
 	for offset := int64(0); ; {
@@ -182,8 +183,9 @@ func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]by
 	return content, nil
 }
 
-// exchange sends a message about a chunk. exchange sends the message again until the server answers or
-// ctx ends. A repeated message does no harm, because the server may get the same chunk twice.
+// The method `exchange` sends a message about a chunk. It sends the message again until the server
+// answers or ctx ends. A repeated message does no harm, because the server may get the same chunk
+// twice.
 func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, chunk []byte) (*nats.Msg, error) {
 	for {
 		msg := nats.NewMsg("")
@@ -205,7 +207,7 @@ func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, 
 	}
 }
 
-// pause waits until the connection is back, but at most for retryPause.
+// The method `pause` waits until the connection is back, but at most for retryPause.
 func (c *Conn) pause(ctx context.Context, back <-chan struct{}) error {
 	timer := time.NewTimer(retryPause)
 	defer timer.Stop()

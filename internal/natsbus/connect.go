@@ -18,12 +18,12 @@ const (
 )
 
 // Connect opens one of the server's own connections. The connection's credentials belong either to the
-// account of the log or to the account of the nodes. The URL is empty for an embedded bus. In this case
-// the InProcess option connects to the bus. On a very busy machine the bus may close the first
-// connection because the client answers too late. In this case Connect tries again for a minute.
-// Connect returns an error at once if ctx ends, or if a bus on the network refuses the credentials.
-// After the first success, the connection reconnects for ever. The connection does not keep messages to
-// send them after a reconnect. It could otherwise send an append that the writer has already given up.
+// account of the log or to the account of the nodes. For an embedded bus, the URL is empty, and the
+// InProcess option connects to the bus. On a very busy machine the bus may close the first connection
+// because the client answers too late. Connect then tries again for a minute. Connect returns an error
+// at once if ctx ends, or if a bus on the network refuses the credentials. After the first success, the
+// connection reconnects for ever. The connection does not keep messages to send them after a reconnect,
+// because a kept message could be an append that the writer has already given up.
 func Connect(ctx context.Context, url, jwt string, seed []byte, options ...nats.Option) (*nats.Conn, error) {
 	options = append([]nats.Option{
 		nats.Name("tutti server"),

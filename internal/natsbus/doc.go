@@ -2,8 +2,9 @@
 // with JetStream.
 //
 // The log is one stream with one writer. Every append names the sequence of the event before it. NATS refuses the
-// append if that event is not the last one. If an append is refused, its writer ends. (Rejected: compare-and-set
-// per subject. A writer that was replaced could still write to the other subjects.)
+// append if that event is not the last one. If an append is refused, its writer ends. (Rejected: a
+// compare-and-set for each subject. With it, a writer that was replaced could still write to all subjects to
+// which the new writer has not written yet.)
 //
 // A node uses only subjects that contain its public key:
 //

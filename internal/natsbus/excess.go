@@ -9,7 +9,7 @@ import (
 
 // These constants limit the messages that a node may send while it already has its maximum of
 // simultaneous calls. The limits are far above what an honest node needs. A host that compiles for a
-// fleet with all its processors sends about 64 such calls a second, and they are small.
+// fleet with all its processors sends about 64 small calls a second above its maximum.
 const (
 	excessCalls     = 2_000
 	excessCallsEach = 200 // regained each second
@@ -74,7 +74,7 @@ func (e *excess) lockOut(key tutti.NodeKey, now time.Time) bool {
 	return true
 }
 
-// find returns what e remembers of a node. The caller holds e.mu.
+// The method `find` returns the counters of a node. The caller holds e.mu.
 func (e *excess) find(key tutti.NodeKey, now time.Time) *excessOf {
 	of := e.of[key]
 	if of == nil {

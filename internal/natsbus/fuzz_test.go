@@ -21,8 +21,9 @@ const fuzzKey = tutti.NodeKey("UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 // announced and allowed. A handler gets content only if that content has the announced
 // digest.
 //
-// Found: handled-by-another-digest, handled-by-another-digest-in-chunks. In both inputs, a call
-// names another digest than the upload of its parcel. The handler wrongly got the content.
+// Found: handled-by-another-digest, handled-by-another-digest-in-chunks. In both inputs, the
+// node uploads a parcel with one digest, and then calls with a different digest. The handler
+// wrongly got the content.
 func FuzzWire(f *testing.F) {
 	content := "hello"
 	digest := string(tutti.DigestOf([]byte(content)))
@@ -98,7 +99,7 @@ func checkWireAnswer(t *testing.T, op string, asked, answer *nats.Msg) {
 
 // FuzzSubject checks that the server always treats the owner of the message's subject as the
 // sender. The server answers a message only in the inbox of this node. The id of an event may
-// contain any characters. The subject of the event contains such an id only in encoded form.
+// contain any characters. In the event's subject, an id that is not a plain word is encoded.
 func FuzzSubject(f *testing.F) {
 	f.Add("n."+string(fuzzKey)+".claim", "i."+string(fuzzKey)+".x.1", "web.example.net")
 	f.Add("n."+string(fuzzKey)+".a.b", "i."+string(fuzzKey)+".>", "log.>")

@@ -363,8 +363,9 @@ func (c *client) read(ctx context.Context) error {
 const historyRounds = 9
 
 // TestHistory lets several writers write to one log while it kills the bus and cuts connections.
-// There must be an order of all operations with two properties: it agrees with the clock, and if a
-// list executes the operations in this order, it gives the clients the same results.
+// There must be an order of all operations with two properties. First, the order agrees with the
+// clock. Second, a list that executes the operations in this order gives the clients the same
+// results.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), newRelay(t)

@@ -175,9 +175,10 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	return seq, nil
 }
 
-// An append names the event `last`. behind returns the end of the log after which this append writes.
-// If `last` is not the end that this Log knows, another writer may have written, and behind reads the
-// stream. If the result is not the real end of the log, the stream refuses the append.
+// The method `behind` returns the end of the log after which an append writes. The append names the
+// event `last`. If `last` is not the end that this Log knows, another writer may have written, and
+// `behind` reads the stream. If the result is not the real end of the log, the stream refuses the
+// append.
 func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
 	l.mu.Lock()
 	known := l.tail
@@ -242,7 +243,7 @@ func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error
 // stored nothing of the batch.
 const errCodeIncompleteBatch = 10176
 
-// publish stores either all messages or none. publish returns the sequence of the last message.
+// The method `publish` stores either all messages or none. It returns the sequence of the last message.
 func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > 1 {
 		markBatch(msgs)

@@ -108,8 +108,8 @@ func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error]
 	}
 }
 
-// follows checks that m directly follows the entry with the link `before`. The method returns the link
-// of m.
+// The method `follows` checks that m directly follows the entry with the link `before`, and returns
+// the link of m.
 func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	digest := m.blob
 	if digest == "" {
@@ -122,8 +122,8 @@ func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 	return m.link, nil
 }
 
-// place returns the end of a complete append: the last one whose end is not after the event `after`. If
-// the log does not have this event (any more), place returns CodeNotFound.
+// The method `place` returns the end of the last complete append that ends with the event `after` or
+// before it. If the log does not have this event (any more), it returns CodeNotFound.
 func (l *Log) place(ctx context.Context, after uint64) (place, error) {
 	for after > 0 {
 		m, err := l.get(ctx, after)
@@ -171,8 +171,8 @@ type message struct {
 	blob, link  tutti.Digest
 }
 
-// messages yields the messages that follow the sequence `after`, up to the sequence `last`. If a
-// message is missing, messages yields an error.
+// The method `messages` yields the messages that follow the sequence `after`, up to the sequence
+// `last`. If a message is missing, the method yields an error.
 func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		if after >= last {
@@ -224,7 +224,8 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 }
 
 // fetch returns the messages that the bus sent within readTimeout, beginning with the sequence `next`.
-// The result has at most `count` messages. An error is the reason why there are no more messages.
+// The result has at most `count` messages. If fetch returns an error, the error says why there are no
+// more messages.
 func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")

@@ -88,8 +88,9 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 	return err
 }
 
-// trimmed does the same as the method place, but for an event that the log has dropped. The log only drops all events
-// up to the end of a snapshot. So trimmed finds the event only if it is the end of a snapshot.
+// trimmed does the same as the method place, but for an event that the log has dropped. When the log drops events, it
+// drops all events up to the end of a snapshot. So trimmed finds the event only if the event is the end of a
+// snapshot.
 func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 	_, snapshots, err := l.snapshots(ctx)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 )
 
 // Handler answers one call of a node. Many goroutines call a Handler at once. Calls of one node may arrive in the
-// wrong order, and may arrive twice. If the handler returns an error, the node gets its code and text. For a message
-// (Conn.Send), the server drops the handler's answer. The context ends when the node stops waiting, or when the
-// server stops. The context contains the call's tutti.Turn, except for operations in Light.
+// wrong order, and may arrive twice. If the handler returns an error, the node gets the error's code and text. For a
+// message (Conn.Send), the server drops the handler's answer. The context ends when the node stops waiting, or when
+// the server stops. The context contains the call's tutti.Turn, except for operations in Light.
 type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error)
 
 // ServeOptions are the settings of Serve.
@@ -40,14 +40,15 @@ type ServeOptions struct {
 	Concurrency int
 	// Light are the names of operations that do not wait for other calls. These operations only report
 	// something, and their handlers are quick. Serve runs one light operation of a node at a time. If
-	// the node sends another one meanwhile, Serve drops it.
+	// the node sends another light operation meanwhile, Serve drops that operation.
 	Light []string
 }
 
 const (
 	concurrency       = 64
 	concurrencyOfNode = 16
-	// concurrencyLarge is the limit of simultaneous calls with content in chunks, because these need much memory.
+	// concurrencyLarge is the limit of simultaneous calls with content in chunks, because these calls need much
+	// memory.
 	concurrencyLarge = 4
 	// maxTries is how often a node may repeat a call with the same stored chunks. After maxTries calls, the node must
 	// send the content again.
@@ -231,8 +232,9 @@ func (s *server) turnsOf(op string, header nats.Header) *turns {
 	return s.large
 }
 
-// The method `hold` delays an answer that asks the node to call again. Otherwise a node that calls again at once would
-// keep the server busy. During the delay, the call counts as one of the node's calls, but occupies no handler.
+// The method `hold` delays an answer that asks the node to call again. Without the delay, a node that calls again at
+// once would keep the server busy. During the delay, the call counts as one of the node's calls, but occupies no
+// handler.
 func (s *server) hold(ctx context.Context, answer *nats.Msg) {
 	if tutti.Code(answer.Header.Get(headerStatus)) != tutti.CodeUnavailable {
 		return
@@ -340,7 +342,7 @@ func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
 		return failure(err)
 	}
 	if len(msg.Data) > 0 && !e.needs(offset, len(msg.Data)) {
-		s.tooMuch(key, msg) // a useless chunk counts. An honest node sends one only after a lost connection
+		s.tooMuch(key, msg) // count a useless chunk; an honest node sends a useless chunk only after a lost connection
 	}
 	have, err := e.write(offset, msg.Data)
 	killpoint.Here("natsbus.chunk")
@@ -381,13 +383,13 @@ func (s *server) answer(to, answer *nats.Msg) {
 	}
 	answer.Subject = to.Reply
 	if err := s.nc.PublishMsg(answer); err != nil {
-		// The node gets no answer before its deadline and calls again.
+		// The node waits for an answer until its deadline, and then calls again.
 		s.Logger.Warn("an answer to a node was not sent", "error", err)
 	}
 }
 
-// enter counts a call of a node. enter returns false if the node already has too many calls. This keeps
-// room for the waiting calls of other nodes.
+// The method `enter` counts a call of a node. It returns false if the node already has too many calls.
+// With this limit, there is always room for the waiting calls of other nodes.
 func (s *server) enter(key tutti.NodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	maxSpoolPerNode   = 2 * MaxPayload
 	maxSpool          = 16 * MaxPayload
 	parcelLife        = 10 * time.Minute // the server drops a parcel when nobody has used it for this time
-	// maxGets is how often a node may fetch each chunk of an answer. It may have to repeat a fetch when
-	// its connection breaks.
+	// maxGets is how often a node may fetch each chunk of an answer. The node may have to repeat a
+	// fetch when its connection breaks.
 	maxGets = 4
 )
 
@@ -100,9 +100,10 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for `size` bytes of a node. The argument `mine` is the number of bytes that the node then has. room
-// removes parcels of nodes that have more bytes than that, the least recently used parcel first. The announced size
-// of a parcel counts from the beginning, even if no chunk has arrived. The caller holds s.mu.
+// The method `room` makes room for `size` bytes of a node. The argument `mine` is the number of bytes that the node
+// then has. The method takes the room from the node with the most bytes: it removes the least recently used parcel of
+// that node. If no node has more than `mine` bytes, it returns false. The announced size of a parcel counts from the
+// beginning, even if no chunk has arrived. The caller holds s.mu.
 func (s *spool) room(size, mine int64) bool {
 	for s.total+size > maxSpool {
 		var most tutti.NodeKey
@@ -141,7 +142,7 @@ func (s *spool) find(key tutti.NodeKey, id string) *entry {
 	return e
 }
 
-// drop removes a parcel if it exists.
+// The method `drop` removes a parcel if the parcel exists.
 func (s *spool) drop(key tutti.NodeKey, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +159,8 @@ func (s *spool) expire(now time.Time) {
 	}
 }
 
-// remove removes a parcel. The caller holds s.mu. If another goroutine still uses the entry, that
-// goroutine gets an error, because remove closes the file.
+// The method `remove` removes a parcel. The caller holds s.mu. If another goroutine still uses
+// the parcel, that goroutine gets an error, because `remove` closes the file.
 func (s *spool) remove(key tutti.NodeKey, id string) {
 	e := s.entries[key][id]
 	if e == nil {
@@ -175,8 +176,8 @@ func (s *spool) remove(key tutti.NodeKey, id string) {
 	e.file.Close()
 }
 
-// write appends a chunk if it is the next one, and returns how many bytes are stored now. A chunk that arrives twice
-// or too early changes nothing.
+// The method `write` appends the chunk if it is the next chunk, and returns how many bytes are stored now. A chunk
+// that arrives twice or too early changes nothing.
 func (e *entry) write(offset int64, chunk []byte) (int64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -235,8 +236,8 @@ func (e *entry) tried() int {
 }
 
 // chunk returns the chunk at the offset. At the end of the content, chunk returns an empty chunk. A
-// node may fetch only an answer, and only a limited number of chunks. The chunks do not count against
-// the node's rate limit. The answer has counted once.
+// node may fetch only an answer, and only a limited number of chunks. A fetched chunk does not count
+// against the node's rate limit, because the call of the answer has already counted.
 func (e *entry) chunk(offset int64) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -41,8 +41,8 @@ func files(t *testing.T, s *spool) int {
 }
 
 // TestWhoHasMostGivesRoom checks that nodes which announce large parcels and send nothing do not block
-// other nodes. The least recently used parcel is removed first. But a node loses no parcel if the new
-// parcel's node has as many bytes as that node.
+// other nodes. The node with the most bytes loses its least recently used parcel first. No node loses
+// a parcel to a node that has the same number of bytes, or more.
 func TestWhoHasMostGivesRoom(t *testing.T) {
 	s, now := testSpool(t)
 	large := parcel{digest: tutti.DigestOf(nil), size: MaxPayload}

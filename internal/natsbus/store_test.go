@@ -46,8 +46,8 @@ func TestBlobs(t *testing.T) {
 	})
 }
 
-// Blobs that are stored at the same time share an fsync. Otherwise a thousand runs that end
-// together would wait for thousands of fsyncs.
+// Blobs that are stored at the same time share an fsync. With an fsync for each blob, a
+// thousand runs that end together would wait for thousands of fsyncs.
 func TestBlobsPutAtOnceGoToDiskTogether(t *testing.T) {
 	bus := bustest.StartSync(t)
 	blobs := openBlobs(t, bus)

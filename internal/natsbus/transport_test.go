@@ -262,7 +262,7 @@ func TestConnectedIsWhatCallsUse(t *testing.T) {
 	}
 }
 
-// holdUp is a log handler. When a message begins with `text`, it closes `reached` and waits for `on`.
+// holdUp is a log handler. On a message that begins with `text`, holdUp closes `reached` and waits for `on`.
 type holdUp struct {
 	slog.Handler
 	text        string

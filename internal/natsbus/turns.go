@@ -20,8 +20,9 @@ func newTurns(atOnce int) *turns {
 	return &turns{free: atOnce, waiting: map[tutti.NodeKey][]func(){}}
 }
 
-// The method `enter` calls the function `begin` now, or if too many calls run, when an earlier call
-// leaves. enter does not wait, and the function `begin` must not wait either.
+// The method `enter` calls the function `begin` at once if there is a free place. If too many calls
+// run, an earlier call calls `begin` when it leaves. enter does not wait, and the function `begin`
+// must not wait either.
 func (t *turns) enter(key tutti.NodeKey, begin func()) {
 	t.mu.Lock()
 	if t.free == 0 {

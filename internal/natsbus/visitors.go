@@ -93,7 +93,8 @@ func (v *Visitors) handle(msg *nats.Msg) {
 		return
 	}
 	// Use only the JWT in the bus's message. The user name comes from the client and cannot be trusted.
-	// The bus has verified the JWT, but not if the message is about a failed authentication.
+	// If the message is about a failed authentication, the bus has not verified the JWT. In all other
+	// messages the JWT is verified.
 	key, known := keyOf(e.Client.JWT)
 	switch {
 	case strings.HasSuffix(msg.Subject, ".AUTH.ERR"):

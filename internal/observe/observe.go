@@ -37,7 +37,8 @@ type Node struct {
 	JoinedAt  time.Time
 	// Puppet is what Puppet's files on the node say. Puppet is nil if the agent has not reported them.
 	Puppet *tutti.PuppetFiles
-	// Every is the time between two runs, according to the fleet file. With an Every of 0, the node's puppet.conf counts.
+	// Every is the time between two runs, according to the fleet file. If Every is 0, the setting in the node's
+	// puppet.conf counts.
 	Every time.Duration
 	Runs  []Run // the runs that Tutti did not start; the run that began last comes first
 }
@@ -48,8 +49,9 @@ type Run struct {
 	ReportedAt time.Time // when the server learned of the run, by the server's clock
 }
 
-// Began returns when the run began, by the server's clock if possible. A report that is news says how long ago the run
-// began. Otherwise the node's clock counts, but no run began later than its report came.
+// Began returns when the run began, by the server's clock if possible. If the agent's message says how long ago the
+// run began, Began uses this time. If the message does not say it, Began returns the start by the node's clock, or
+// the time of the message if that is earlier.
 func (r Run) Began() time.Time {
 	if r.Ago > 0 {
 		return r.ReportedAt.Add(-r.Ago)
@@ -141,8 +143,8 @@ func reason(r Run) string {
 	return string(r.Result.Reason)
 }
 
-// The function `row` returns the beginning of the first of the runs in a row, up to the last run, for which the function
-// `has` returns true.
+// The function `row` begins with the latest run and goes back as long as the function `has` returns true. It returns
+// the beginning of the earliest run that it reaches.
 func row(runs []Run, has func(Run) bool) time.Time {
 	first := runs[0]
 	for _, r := range runs {

@@ -12,7 +12,8 @@ import (
 
 var now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
-// The function `run` returns a good run that changed nothing and began some time ago. The functions change it.
+// The function `run` returns a good run that changed nothing and began some time ago. The functions in the argument
+// `change` change this run.
 func run(ago time.Duration, change ...func(*observe.Run)) observe.Run {
 	r := observe.Run{ReportedAt: now.Add(-ago).Add(time.Minute), Foreign: &tutti.Foreign{
 		Result:      tutti.Result{Outcome: tutti.Unchanged, StartedAt: now.Add(-ago)},

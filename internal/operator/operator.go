@@ -67,7 +67,7 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 const RenewDeadline = 10 * time.Second
 
 // While the server's keys are rotated, the server tells operators which keys to use (ADR 0027). follower changes the
-// operator's directory to these keys, during any request of the operator. It tries each change once.
+// operator's directory to these keys, during any request of the operator. The follower tries each change once.
 type follower struct {
 	dir, name string
 	client    httpapi.Client // a copy with an empty Trust, so that the copy does not call the follower

@@ -67,8 +67,9 @@ func CodeDigest(dir, environment string) (tutti.Digest, error) {
 
 const maxCodeFile = 64 << 20
 
-// readCode returns the manifest of an environment's directory, and for the digest of each content a
-// path of a file with this content. The function leaves out the files of version control.
+// readCode returns the manifest of an environment's directory. It also returns a map from the
+// digest of each content to the path of a file with this content. The function leaves out the files
+// of version control.
 func readCode(dir, environment string) (tutti.CodeManifest, map[tutti.Digest]string, error) {
 	m := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
 	files := map[tutti.Digest]string{}

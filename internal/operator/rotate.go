@@ -30,7 +30,7 @@ const TrustFile = "trust.json"
 type rotation struct {
 	*Signer
 	server cli.Server
-	sign   func(what []string) error // asks the operator for permission to sign these things; nil: do not ask
+	sign   func(what []string) error // asks the operator for permission to sign the things in `what`; nil: do not ask
 	agreed map[tutti.Digest]bool     // digests of the statements about which the operator was asked
 }
 
@@ -272,7 +272,8 @@ func (r *rotation) signCodes(ctx context.Context) error {
 	return r.signOperators(ctx)
 }
 
-// signOperators does the same for the list of operators who sign actions as signCodes does for code.
+// signOperators adds the new key's signature to the list of operators who sign actions. Like signCodes, it removes
+// the signatures of other keys.
 func (r *rotation) signOperators(ctx context.Context) error {
 	list := r.Said.Operators
 	if list == nil || list.SignedBy(identity.KeyID(PublicOf(r.next))) {
@@ -315,7 +316,7 @@ func (r *rotation) tellOperators(ctx context.Context) error {
 	return err
 }
 
-// bySelf returns the statement st without the signatures of other keys than the operator's own key.
+// bySelf returns the statement st with the signature of the operator's own key, and without all other signatures.
 func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
 		return s.Key != identity.KeyID(PublicOf(r.own))
@@ -390,8 +391,8 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 }
 
 // notVerified compares an operator's directory with the keys that a server names. If the directory
-// proves that these keys sign now, the function returns an empty string. Otherwise the function returns
-// the reason why it cannot verify them. The function stores nothing from the server.
+// proves that these keys sign now, the function returns an empty string. If the directory does not
+// prove it, the function returns the reason. The function stores nothing from the server.
 func notVerified(dir string, said tutti.Signing) string {
 	bundle, err := identity.LoadOperator(dir)
 	if errors.Is(err, identity.ErrMissing) {

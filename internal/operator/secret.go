@@ -33,7 +33,8 @@ const (
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
-	// Secrets contains the secrets that this operator has sealed, with the targets of the last time.
+	// Secrets contains the secrets that this operator has sealed, each with the targets for which they sealed it
+	// last.
 	Secrets map[string]pinnedSecret `json:"secrets,omitempty"`
 }
 
@@ -232,8 +233,9 @@ func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 }
 
 // The function `pin` checks the recipients that the server names, and stores their keys. It returns an error if a
-// recipient cannot be among the targets, or if a key differs from the key that is stored for the node. Before it
-// stores the first key of a node, it asks the operator. It lists these nodes in the argument `out`.
+// recipient cannot be among the targets, or if a key differs from the key that is stored for the node. Before
+// `pin` stores the first key of a node, it asks the operator. It writes the names of the nodes with a first key
+// to `out.First`.
 func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
@@ -261,8 +263,9 @@ func remember(c cli.Connection, s tutti.Secret) error {
 	return known.save(c)
 }
 
-// sameTargets returns an error if the server shows other targets of a secret than the targets for which
-// this operator last sealed it. The check is needed because a bad server could show old targets.
+// sameTargets compares the targets of a secret that the server shows with the targets for which this
+// operator last sealed the secret. It returns an error if they differ. The check is needed because a
+// bad server could show old targets.
 func sameTargets(c cli.Connection, view api.SecretView) error {
 	known, err := loadPins(c)
 	if err != nil {

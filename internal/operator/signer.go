@@ -28,7 +28,7 @@ type Signer struct {
 	fleet tutti.Digest
 	own   ed25519.PrivateKey
 	next  ed25519.PrivateKey   // the key that replaces `own`; nil if this operator has begun no rotation
-	keys  []ed25519.PrivateKey // those of `own` and `next` that nodes trust now, the oldest first
+	keys  []ed25519.PrivateKey // of the keys `own` and `next`, those that nodes trust now; the oldest first
 	now   identity.Trust       // the keys that the last verified statement trusts; empty if there are no statements
 	Known identity.Trust       // keys to check signatures with: those in `now`, or `own` if there are no statements
 	chain []tutti.Statement    // all statements about code keys, verified
@@ -78,7 +78,7 @@ func NewSigner(ctx context.Context, server api.Signings, dir string) (*Signer, e
 }
 
 // The method `follow` determines which code keys nodes trust now. The method checks the statements that
-// the server shows. Otherwise a server could bring back a rotated key, or drop the new key.
+// the server shows. Without the check, a server could bring back a rotated key, or drop the new key.
 func (s *Signer) follow() error {
 	kept, err := readTrust(s.dir)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // foreignReports has the reports of foreign runs. A report stays as long as the server keeps its run,
-// but at most for the time for which it keeps the reports of other runs.
+// but not longer than the reports of other runs.
 type foreignReports struct {
 	nodes map[tutti.NodeName]retain.Foreigns
 	told  map[tutti.RunID]tutti.Event

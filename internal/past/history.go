@@ -55,9 +55,9 @@ const (
 	turnWait = time.Minute
 )
 
-// inTurns yields the items of seq. It takes one of the slots, reads some items, frees the slot, and then yields these
-// items. Only as many readers read at the same time as there are slots. So the writer and nodes get enough of the
-// processors. inTurns has no slot while it yields, so a slow caller does not block other readers.
+// inTurns yields the items of seq. inTurns takes one of the slots, reads some items, frees the slot, and then yields
+// the items that it has read. Only as many readers read at the same time as there are slots. So the writer and nodes
+// get enough of the processors. inTurns has no slot while it yields, so a slow caller does not block other readers.
 func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type one struct {
 		item T

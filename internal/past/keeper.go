@@ -76,7 +76,7 @@ func (p *Past) Keep(ctx context.Context, emit Emit) {
 	}
 }
 
-// pause waits after a failure. Without the pause, the keeper would try again after every append.
+// The method `pause` waits after a failure. Without the pause, the keeper would try again after every append.
 func (k *keeper) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -84,7 +84,7 @@ func (k *keeper) pause(ctx context.Context) {
 	}
 }
 
-// snapshot takes a snapshot of all events that are in the log now.
+// The method `snapshot` takes a snapshot of all events that are in the log now.
 func (k *keeper) snapshot(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +110,7 @@ func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	return k.trim(ctx)
 }
 
-// trim makes the log drop the events that the latest snapshot has.
+// The method `trim` makes the log drop the events that the latest snapshot has.
 func (k *keeper) trim(ctx context.Context) error {
 	if taken := k.taken.Load(); taken != nil {
 		return k.log.Trim(ctx, taken.Through)

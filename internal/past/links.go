@@ -42,7 +42,7 @@ func (l *links) of(seq uint64) tutti.Digest {
 }
 
 // lookupsAtOnce limits how many lookups of older events run at the same time, for all callers together. The
-// limit is needed because every caller can name such an event in a short message.
+// limit is needed because any caller can cause a lookup with a short message.
 const lookupsAtOnce = 2
 
 // Note stores the links of events in memory.

@@ -18,7 +18,7 @@ type StoredQuestions struct {
 }
 
 // StoreQuestions stores the questions of a run as blobs. Runs with equal questions share one blob. The hiera keys
-// that were not found are in a separate blob, because all nodes of one role have the same such keys.
+// that were not found are in a separate blob, because these keys are the same for all nodes of one role.
 func (p *Past) StoreQuestions(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (StoredQuestions, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {

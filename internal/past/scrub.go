@@ -71,8 +71,8 @@ func (p *Past) Scrub(ctx context.Context) {
 	}
 }
 
-// scrub reads all named content. At the end, scrub looks again at the content that it could not read,
-// because the server may have removed this content on purpose.
+// The method `scrub` reads all named content. At the end, the method looks again at the content
+// that it could not read, because the server may have removed this content on purpose.
 func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 	var out Scrub
 	c, err := k.contentNow(ctx)

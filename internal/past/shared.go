@@ -45,8 +45,8 @@ func (s *sharedAsked) keys(absent tutti.Digest) []string {
 	return nil
 }
 
-// share returns the shared copy of the questions with this digest. If there is no copy yet, `content`
-// becomes the shared copy.
+// The method `share` returns the shared copy of the questions with this digest. If there is no copy
+// yet, `content` becomes the shared copy.
 func (s *sharedAsked) share(digest tutti.Digest, content *tutti.Questions) *tutti.Questions {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -66,7 +66,8 @@ type content struct {
 	named map[tutti.Digest]bool
 	// needed has the digests of the named content that must exist, each with a description. The server
 	// has stored or seen this content before it appended the event that names it. The server removes
-	// such content only when no event names it any more, or when an event ReportsRetired allows it.
+	// needed content only when no event names the content any more, or when an event ReportsRetired
+	// allows the removal.
 	needed map[tutti.Digest]string
 	ended  []retain.Ended
 	keeps  []retain.Ended // the runs in `ended` whose reports stay
@@ -83,7 +84,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		c.named[tutti.DigestOf(entry.Raw)] = true
 		need(c.needed, e.Body)
 		switch b := e.Body.(type) {
-		case *tutti.SnapshotTaken: // its blobs are added below, and only those of the latest snapshot
+		case *tutti.SnapshotTaken: // the code below adds only the blobs of the latest snapshot
 			return true
 		case *tutti.ReportsRetired:
 			c.said = b
@@ -134,9 +135,9 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 	return c, nil
 }
 
-// retired returns the event that says which reports do not stay. It returns nil if the last such event
-// says the same. For the first such event, reports that are missing count as removed on purpose,
-// because earlier releases did not record removals.
+// retired returns the event that says which reports do not stay. It returns nil if the last event
+// ReportsRetired says the same. If the log has no event ReportsRetired yet, reports that are missing
+// count as removed on purpose, because earlier releases did not record removals.
 func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
 	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
 	if n := len(c.ended) - len(c.keeps); n > 0 {

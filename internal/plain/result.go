@@ -8,11 +8,12 @@ import (
 
 // The constants bound a result in the log, in bytes of JSON.
 const (
-	// maxResult bounds a result without the list of questions whose answers the run waits for. The
+	// maxResult bounds a result without its list Waits: the questions for which the run waits. The
 	// bound is enough for fifteen failures, each with the last lines of a journal.
 	maxResult = 64 << 10
-	// maxWaits bounds the list of these questions. The bound is enough for the allowed number of questions of the
-	// allowed size. But some characters are longer in JSON, so questions with many such characters may not fit.
+	// maxWaits bounds the list Waits. The bound is enough for the largest allowed number of questions of the
+	// largest allowed size. But some characters are longer in JSON, so questions with many such characters may
+	// not fit.
 	maxWaits = 192 << 10
 	// If a failure or a change does not fit, its texts are cut to maxShort bytes.
 	maxShort = 200
@@ -35,7 +36,7 @@ func Result(r tutti.Result) tutti.Result {
 		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
 	}
 	var owed []tutti.Owed
-	for _, o := range r.Owed { // keep all: without its owed refreshes, a node counts as good
+	for _, o := range r.Owed { // keep all, because a node without owed refreshes may count as good
 		owed = append(owed, tutti.Owed{Resource: Cut(o.Resource, maxShort), Run: o.Run})
 	}
 	r.Failures, r.Changes, r.Waits, r.Owed = nil, nil, nil, owed
@@ -52,18 +53,18 @@ func Result(r tutti.Result) tutti.Result {
 	return r
 }
 
-// failure returns a failure in which no text has more than `most` bytes.
+// The function `failure` returns a failure in which no text has more than `most` bytes.
 func failure(f tutti.Failure, most int) tutti.Failure {
 	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Column: f.Column, Message: Cut(f.Message, most)}
 }
 
-// change returns a change in which no text has more than `most` bytes.
+// The function `change` returns a change in which no text has more than `most` bytes.
 func change(c tutti.Change, most int) tutti.Change {
 	return tutti.Change{Resource: Cut(c.Resource, most), File: Cut(c.File, most), Line: c.Line, Message: Cut(c.Message, most)}
 }
 
-// fitting returns the first elements of a list for which there is room, and subtracts their size from room. If an
-// element does not fit, fitting tries the shorter element that the function `less` returns.
+// fitting returns the first elements of a list, as many as fit into `room` bytes, and subtracts their size from
+// `room`. If an element does not fit, fitting tries the shorter element that the function `less` returns.
 func fitting[T any](all []T, room *int, less func(T) T) []T {
 	for i := range all {
 		size := encoded(all[i])

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// checked are types of texts in a result. Validate refuses invalid texts of these types.
+// The map `checked` has the types of a result's texts that Validate checks.
 var checked = map[reflect.Type]bool{
 	reflect.TypeFor[tutti.RunID](): true, reflect.TypeFor[tutti.Digest](): true, reflect.TypeFor[tutti.Reason](): true,
 }

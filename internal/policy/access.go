@@ -100,8 +100,8 @@ func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 	return true
 }
 
-// covering returns the entries of fit that together cover all nodes of a wish. The function returns
-// nil if the entries do not cover all nodes.
+// covering returns those entries of the list `fit` that together cover all nodes of a wish. The
+// function returns nil if the entries do not cover all nodes.
 func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
 	whole := func(a tutti.Access) bool {
 		return len(a.Groups) == 0 || verb != tutti.VerbRun && verb != tutti.VerbPuppet

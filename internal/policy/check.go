@@ -133,7 +133,7 @@ func actionNames() []string {
 	return out
 }
 
-// each calls f with every statement of a condition, one by one.
+// The method `each` calls f with every statement of a condition, one by one.
 func (c *condition) each(f func(statement)) {
 	if c == nil {
 		return
@@ -206,8 +206,8 @@ func actionsOf(r rule) []string {
 	return r.actions
 }
 
-// covers returns true if, for this caller and action, the rule `earlier` matches in every case in which rule
-// `r` matches. The function compares conditions only by their text.
+// The method `covers` returns true if, for this caller and action, the rule `earlier` matches in every case
+// in which rule `r` matches. The method compares conditions only by their text.
 func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
 		return false

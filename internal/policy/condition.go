@@ -39,8 +39,7 @@ type statement struct {
 	re    *regexp.Regexp // the regex of =~ or of a class
 }
 
-// column is the column of a condition. In one column a word without an operator is a class, in the
-// other it is an error.
+// column is the column of a condition. It decides what a word without an operator means.
 type column int
 
 const (
@@ -246,7 +245,7 @@ func (c *condition) eval(q Question) truth {
 	return c.hold(q)
 }
 
-// hold returns whether a statement is true for the node.
+// The method `hold` returns whether a statement is true for the node.
 func (s statement) hold(q Question) truth {
 	if s.op == "" {
 		classes, known := q.Classes()

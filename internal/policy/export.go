@@ -19,8 +19,8 @@ type Exports struct {
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
-	// The map `old` has the types in all grants from before 0.3.0. The map `oldWord` has the types
-	// in those of these grants that have `dangerous: true`.
+	// The map `old` has the types in all grants from before 0.3.0. The map `oldWord` has only the
+	// types in those grants from before 0.3.0 that have `dangerous: true`.
 	old, oldWord map[string]bool
 }
 
@@ -63,8 +63,8 @@ func Renewed(fleet tutti.Fleet) tutti.Fleet {
 	return fleet
 }
 
-// OldDangers returns types that a node may export only because its grants are from before 0.3.0: a newer grant
-// of such a type needs `dangerous: true`. The types are sorted.
+// OldDangers returns types that a node may export only because its grants are from before 0.3.0. A newer grant
+// of one of these types needs `dangerous: true`. The types are sorted.
 func (x *Exports) OldDangers() []string {
 	var out []string
 	for name, may := range x.old {
@@ -113,9 +113,9 @@ func (x *Exports) may(e Inspected) error {
 	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
 }
 
-// wider takes a grant that the node has for the type, and extends the grant so that it admits a resource.
-// The grant's other limits stay. If none of the node's grants can be extended enough, wider returns the
-// smallest grant that admits the resource.
+// The method `wider` takes a grant that the node has for the type, and extends the grant so that it
+// admits a resource. The grant's other limits stay. If none of the node's grants can be extended enough,
+// wider returns the smallest grant that admits the resource.
 func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
@@ -142,8 +142,8 @@ func (x *Exports) wider(e Inspected) tutti.Grant {
 	return wanted(e)
 }
 
-// MayAll returns nil if the node may export all exports. If the node may not, MayAll returns the refused type
-// and the reason.
+// MayAll returns nil if the node may export all exports. If the policy refuses an export, MayAll returns the
+// type of the export and the reason.
 func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
 	counts := map[string]amount{}
 	for _, e := range exports {
@@ -206,7 +206,7 @@ func (x *Exports) MostMiB(name string) int {
 	return x.bound(name, func(g granting) int { return cmp.Or(g.MostMiB, tutti.MostExportedMiB) })
 }
 
-// bound returns the highest limit in the grants of a type. A grant from before 0.3.0 has no limit.
+// The method `bound` returns the highest limit in the grants of a type. A grant from before 0.3.0 has no limit.
 func (x *Exports) bound(name string, of func(granting) int) int {
 	if x.old[name] {
 		return math.MaxInt
@@ -218,7 +218,7 @@ func (x *Exports) bound(name string, of func(granting) int) int {
 	return most
 }
 
-// more returns the node's grant of a type, with limits that are high enough for this amount.
+// The method `more` returns the node's grant of a type, with limits that are high enough for this amount.
 func (x *Exports) more(name string, is amount) tutti.Grant {
 	has := x.types[name][0]
 	if most := x.Most(name); is.count > most || has.Most != 0 {
@@ -232,8 +232,8 @@ func (x *Exports) more(name string, is amount) tutti.Grant {
 
 // refuses returns the reason why a grant does not admit a resource, or the empty string.
 func (g granting) refuses(e Inspected, node tutti.NodeName) string {
-	// The fleet file refuses such a grant without `dangerous: true`. The policy refuses such a grant as well, because
-	// some fleets do not come from a file.
+	// The fleet file refuses a dangerous grant without `dangerous: true`. The policy refuses the resource as well,
+	// because some fleets do not come from a file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
@@ -266,8 +266,8 @@ func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 
-// titleEnds are the characters that end a node's name in a title. A node's name contains none of them, apart from
-// '_'. Host names contain no '_'.
+// titleEnds are the characters that end a node's name in a title. Of these characters, a node's name may contain
+// only '_', and a host name contains none.
 const titleEnds = ":/@ _"
 
 func owns(node tutti.NodeName, title string) bool {

@@ -71,9 +71,10 @@ func Bytes(e tutti.Export) int {
 	return n
 }
 
-// look returns whether a value in rich data contains anything other than data (for example a Deferred, which is a
-// call). The function also returns whether a text in the value has a control character. For invalid JSON, look returns
-// true for both. The function does not decode the value, because a value of a megabyte can contain a million lists.
+// The function `look` returns whether a value in rich data contains anything other than data (for example a Deferred,
+// which is a call). The function also returns whether a text in the value has a control character. For invalid JSON,
+// look returns true for both. The function does not decode the value, because a value of a megabyte can contain a
+// million lists.
 func look(value json.RawMessage) (calls, control bool) {
 	typed, escaped := bytes.Contains(value, []byte("__p")), bytes.ContainsRune(value, '\\')
 	if !typed && !escaped && !mayControl(value) {
@@ -96,7 +97,7 @@ func mayControl(value []byte) bool {
 	return false
 }
 
-// texts does the same as the function look, but only for valid JSON.
+// The function `texts` does the same as the function look, but only for valid JSON.
 func texts(value []byte) (calls, control bool) {
 	kind := false // the last text was a key that names a type
 	for i := 0; i < len(value); i++ {
@@ -129,7 +130,7 @@ func texts(value []byte) (calls, control bool) {
 	return calls, control
 }
 
-// follows returns true if `c` is the next character after white space.
+// The function `follows` returns true if `c` is the next character after white space.
 func follows(rest []byte, c byte) bool {
 	rest = bytes.TrimLeft(rest, " \t\n\r")
 	return len(rest) > 0 && rest[0] == c
@@ -149,7 +150,7 @@ func isKind(text []byte) bool {
 	return json.Unmarshal(slices.Concat([]byte{'"'}, text, []byte{'"'}), &plain) == nil && plain == kindKey
 }
 
-// controls returns true if the text between quotes contains a control character.
+// The function `controls` returns true if the text between quotes contains a control character.
 func controls(text []byte) bool {
 	for i := 0; i < len(text); {
 		if text[i] != '\\' {

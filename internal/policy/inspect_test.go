@@ -21,7 +21,8 @@ var values = []string{
 	`{"x\"__ptype":"Deferred"}`, `{"__ptypes":"Deferred"}`, `{"a\nb":1}`, `{"__ptype":"Pcore::RuntimeType"}`, `{"__ptype":"Pcore::StringType"}`, `{"x":"__ptype","y":"Deferred"}`,
 }
 
-// decoded returns the same properties for a decoded value, because a collecting node decodes the value.
+// decoded finds out from a decoded value what `look` finds out from the JSON. It decodes the value because a
+// collecting node does the same.
 func decoded(v any) (calls, control bool) {
 	add := func(v any) {
 		a, b := decoded(v)

@@ -50,7 +50,7 @@ func (k *Keys) Reads(key string) bool {
 	return tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(k.node), key) || k.look().read.cover(key)
 }
 
-// look reads the grants when the first key needs them.
+// The method `look` reads the grants, but only once: when the first key is decided.
 func (k *Keys) look() *Keys {
 	if k.granted {
 		return k
@@ -60,8 +60,8 @@ func (k *Keys) look() *Keys {
 		k.read.add(g.Read...)
 		k.read.add(g.Write...)
 		for _, p := range g.Write {
-			// The fleet file refuses such a pattern without `dangerous: true`. The policy refuses such a pattern as
-			// well, because some fleets come from an older release, or not from a file.
+			// The fleet file refuses a dangerous pattern without `dangerous: true`. The policy refuses it as well,
+			// because some fleets come from an older release, or not from a file.
 			if g.Dangerous || !tutti.DangerousPattern(p) {
 				k.write.add(p)
 			}
@@ -84,7 +84,7 @@ const fewKeys = 8
 
 func (ps *patterns) add(more ...string) { ps.all = append(ps.all, more...) }
 
-// cover returns true if one of the patterns covers a key.
+// The method `cover` returns true if one of the patterns covers a key.
 func (ps *patterns) cover(key string) bool {
 	matches := func(p string) bool { return tutti.MatchPattern(p, key) }
 	if ps.asked++; ps.asked <= fewKeys {

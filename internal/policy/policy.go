@@ -42,7 +42,8 @@ func Compiles(fleet tutti.Fleet) bool {
 	return slices.ContainsFunc(fleet.Grants, func(g tutti.Grant) bool { return g.Compile && g.Dangerous })
 }
 
-// own returns the pattern of the keys that belong to a node. The node's name is a whole segment of the path.
+// The function `own` returns the pattern of the keys that belong to a node. The node's name is a whole segment of the
+// path.
 func own(node tutti.NodeName) string { return "node/" + string(node) + "/**" }
 
 func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
@@ -55,7 +56,8 @@ func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
 	return grants
 }
 
-// refuse returns an error with a line that can be added under `grants:`. The line names the node's smallest group.
+// The function `refuse` returns an error with a line that can be added under `grants:`. The line names the node's
+// smallest group.
 func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
 	wants.To = "GROUP"
 	in, others := "in no group", ""
@@ -85,8 +87,8 @@ func smallest(fleet tutti.Fleet, groups []tutti.GroupName) tutti.GroupName {
 	})
 }
 
-// orDefined returns the line to write instead if the type is a defined type. The name of a type does not show whether
-// the type is a defined type.
+// orDefined returns a second suggested line, for the case that the type is a defined type. The name of a type does
+// not show whether this is the case.
 func orDefined(wants tutti.Grant) string {
 	if len(wants.Types) != 1 || wants.Types[0].Native() || !wants.Dangerous || strings.Contains(wants.Types[0].Type, "::") {
 		return ""

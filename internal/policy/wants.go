@@ -10,8 +10,8 @@ import (
 const (
 	maxWants  = 100 // how many types, and how many keys, a result of Wants or Merge may have
 	maxLooked = 50  // how many refused resources of a type are checked; more would not change the result
-	// maxWanted limits the text of these results, in bytes, because nodes choose the names, and the log keeps the
-	// names.
+	// maxWanted limits the text of the results of Wants and Merge, in bytes, because nodes choose the names, and
+	// the log keeps the names.
 	maxWanted = 16 << 10
 )
 
@@ -34,8 +34,8 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		switch {
 		case lacks[name] > 0:
 			out.most(name, n)
-		// The node has a grant of the type. (A type without a grant and without an entry in `lacks` was not checked
-		// above, because there was no room.)
+		// The node has a grant of the type. (For a type without a grant, lacks[name] is 0 if there was no room
+		// for the type above.)
 		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil:
 			out.add(x.more(name, n))
 		}
@@ -95,7 +95,7 @@ func (m *merging) grants() []tutti.Grant {
 	return out
 }
 
-// most raises the limits of a type to this number and size, in each grant that has the type.
+// The method `most` raises the limits of a type to this number and size, in each grant that has the type.
 func (m *merging) most(name string, is amount) {
 	for _, types := range [][]tutti.ExportGrant{m.safe.Types, m.dangerous.Types} {
 		for i := range types {
@@ -111,7 +111,7 @@ func (m *merging) most(name string, is amount) {
 	}
 }
 
-// takes reserves room for a name, or returns false if there is not enough room.
+// The method `takes` reserves room for a name. It returns false if there is not enough room.
 func (m *merging) takes(name string) bool {
 	const around = 3 // quotes and a comma
 	if m.used+len(name)+around > maxWanted {

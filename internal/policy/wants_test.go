@@ -95,8 +95,8 @@ func TestManyKeysAreDecidedOnAsOneIs(t *testing.T) {
 // maxLooked is how many refused resources of a type are checked.
 const maxLooked = 50
 
-// In the result, a later refusal must not take the place of an earlier refusal. Otherwise the server would
-// take each refusal for a new one.
+// In the result, a later refusal must not take the place of an earlier refusal. If it did, the result
+// would change again and again, and the server would take each refusal for a new one.
 func TestWhatIsWantedFirstStays(t *testing.T) {
 	keys := func(from int) (out []string) {
 		for i := range 100 {

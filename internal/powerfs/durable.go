@@ -18,7 +18,7 @@ type slot struct {
 	name string
 }
 
-// needs reports whether the change `earlier` must be on disk before the change `later`.
+// The method `needs` reports whether the change `earlier` must be on disk before the change `later`.
 func (later *entry) needs(earlier *entry) bool {
 	for _, s := range []slot{later.from, later.to} {
 		if s == (slot{}) {
@@ -31,8 +31,8 @@ func (later *entry) needs(earlier *entry) bool {
 	return false
 }
 
-// sync writes a file or directory to disk. The method writes the content of a file or the entries of a directory.
-// It also writes the entry of this file or directory if the entry is new. The caller holds f.mu.
+// The method `sync` writes a file or directory to disk: the content of a file or the entries of a directory. It
+// also writes the entry of this file or directory if the entry is new. The caller holds f.mu.
 func (f *FS) sync(ino uint64) {
 	for {
 		i := slices.IndexFunc(f.pending, func(e *entry) bool { return e.ino == ino || e.from.dir == ino || e.to.dir == ino })

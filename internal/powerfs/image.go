@@ -133,7 +133,7 @@ func (n *node) inode() inode {
 	return inode{mode: n.mode, mtime: n.mtime, data: n.data, link: n.link, entries: maps.Clone(n.entries)}
 }
 
-// name notes the paths of a node and of the nodes below it, for the trace.
+// The method `name` notes the paths of a node and of the nodes below it, for the trace.
 func (f *FS) name(ino uint64, at string) {
 	n := f.nodes[ino]
 	n.path, n.linked = at, true
@@ -142,7 +142,7 @@ func (f *FS) name(ino uint64, at string) {
 	}
 }
 
-// all returns the content that programs see, as an image.
+// The method `all` returns the content that programs see, as an image.
 func (f *FS) all() Image {
 	out := make(Image, len(f.nodes))
 	for ino, n := range f.nodes {
@@ -151,7 +151,7 @@ func (f *FS) all() Image {
 	return out
 }
 
-// with returns an image in which one file has other content.
+// The method `with` returns an image in which one file has other content.
 func (i Image) with(ino uint64, data []byte) Image {
 	out := maps.Clone(i)
 	changed := out[ino]

@@ -158,9 +158,9 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	var stat unix.Stat_t
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
-		// Abort the connection and detach the mount. Otherwise a copy of the mount in another mount namespace would
-		// keep the connection. Every container that is started makes such a copy. Abort first, because after the
-		// unmount another connection may get the same number.
+		// Abort the connection and detach the mount. Every container that is started has a copy of the mount in its
+		// own mount namespace. Without the abort, this copy would keep the connection. Abort before the unmount,
+		// because later another connection may get the same number.
 		if err := abort(unix.Minor(stat.Dev)); err != nil {
 			return err
 		}

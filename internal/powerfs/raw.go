@@ -24,15 +24,15 @@ func (f *FS) reading(do func() fuse.Status) fuse.Status {
 	return do()
 }
 
-// hang waits like a call on a disk without power. It unlocks f.mu.
+// The method `hang` waits like a call on a disk without power. It unlocks f.mu.
 func (f *FS) hang() fuse.Status {
 	f.mu.Unlock()
 	<-f.failing
 	return fuse.EIO
 }
 
-// step executes a call that changes something. If the power fails at this step, the call
-// hangs.
+// The method `step` executes a call that changes something. If the power fails at this
+// step, the call hangs.
 func (f *FS) step(op string, ino uint64, do func() ([]Image, fuse.Status)) fuse.Status {
 	f.mu.Lock()
 	if !f.off && f.steps+1 == f.cutAt {
@@ -114,7 +114,7 @@ func (f *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) f
 	})
 }
 
-// make adds a new file, directory or link, and its entry.
+// The method `make` adds a new file, directory or link, and its entry.
 func (f *FS) make(op string, dir uint64, name string, fresh *node, out *fuse.EntryOut) fuse.Status {
 	return f.step(op, dir, func() ([]Image, fuse.Status) {
 		d := f.nodes[dir]
@@ -216,7 +216,7 @@ func (f *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) (to []byte, status f
 	return to, status
 }
 
-// handle returns the handle of an open file: 1 if each write is also an fsync, and otherwise 0.
+// handle returns the handle of an open file: 1 if each write is also an fsync, and 0 if it is not.
 func handle(flags uint32) uint64 {
 	if flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0 {
 		return 1

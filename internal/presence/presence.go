@@ -89,7 +89,7 @@ func (p Nodes) Apply(s *fold.State, events []tutti.Event) {
 	}
 }
 
-// admit updates which machine is the node.
+// The method `admit` copies the tickets of a node, which show which machine is the node.
 func (p Nodes) admit(s *fold.State, node tutti.NodeName) {
 	if place, n := p.nodes[node], s.Registry.Nodes[node]; place != nil && n != nil {
 		place.tickets = n.Tickets
@@ -143,8 +143,8 @@ const TrialFor = 10 * time.Second
 
 // Replaced records that a machine with this ticket replaces another machine as the node. The result
 // onTrial is true if the new machine gets no order for some time. The new machine must wait if the
-// replaced machine was heard of recently. A machine that only comes back, because it was the node a
-// short time ago, need not wait.
+// replaced machine was heard of recently. A machine that was the node a short time ago only comes
+// back, so it need not wait.
 func (p Nodes) Replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,8 +231,8 @@ func (p Nodes) settle(node tutti.NodeName, key tutti.NodeKey) {
 	p.keys[key] = place
 }
 
-// follow records whether a run is the present run of its node. The run is nil if it has been
-// retired.
+// The method `follow` records whether a run is the present run of its node. The run is nil
+// if it has been retired.
 func (p Nodes) follow(r *engine.Run) {
 	if r == nil {
 		return
@@ -274,8 +274,8 @@ func (p Nodes) Beat(key tutti.NodeKey, b wire.Beat) bool {
 	return true
 }
 
-// Claims records which capabilities a node's agent lacks. A claim also contains the agent's version, because the
-// first claim comes before the first beat.
+// Claims records which capabilities a node's agent lacks. The first claim comes before the first beat, so a
+// claim also contains the agent's version.
 func (p Nodes) Claims(n tutti.NodeName, version string, lacks []tutti.Capability) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,7 +310,7 @@ func (p Nodes) Named(key tutti.NodeKey) tutti.NodeName {
 }
 
 // Running records a sign of life. Running returns the node of a key and the job of its run,
-// or false if this is not the node's present run.
+// or false if `run` is not the node's present run.
 func (p Nodes) Running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

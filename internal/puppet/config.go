@@ -31,8 +31,9 @@ type Config struct {
 	Certname     string // certname; empty if puppet.conf does not name it: Puppet then derives the name from the host's name
 }
 
-// The variables contain Puppet's own defaults: those of all packages, and those of each packager.
-// The paths are below root.
+// These variables contain Puppet's own defaults. `common` has the defaults that are the same in
+// all packages. `packaged` has the defaults that differ between the vendor's and Debian's
+// packages. The paths are below root.
 var (
 	common = map[string]string{
 		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",
@@ -115,8 +116,8 @@ var units = map[string]time.Duration{"": time.Second, "s": time.Second, "m": tim
 
 var durationRE = regexp.MustCompile(`^(\d{1,9})([smhdy]?)$`)
 
-// The function `interval` reads a duration as Puppet writes it: a number of seconds, or a number with a unit. For any other
-// text, with which Puppet does not run either, `interval` returns 0.
+// The function `interval` reads a duration as Puppet writes it: a number of seconds, or a number with a unit. For any
+// other text `interval` returns 0. Puppet does not run with such a text either.
 func interval(text string) time.Duration {
 	m := durationRE.FindStringSubmatch(text)
 	if m == nil {

@@ -34,8 +34,8 @@ func write(t *testing.T, file, content string, mode os.FileMode) {
 	}
 }
 
-// The paths for Debian are the output of `puppet config print --section agent` of Puppet 7.23. The vendor's packages
-// are built with the other paths.
+// The paths for Debian are the output of `puppet config print --section agent` of Puppet 7.23. The paths for the
+// vendor's packages are built into these packages.
 func TestReadConfig(t *testing.T) {
 	debian := Config{
 		DisabledLock: "/var/cache/puppet/state/agent_disabled.lock", RunLock: "/var/cache/puppet/state/agent_catalog_run.lock",

@@ -75,11 +75,11 @@ func startCollector(root, launcher, dir string) (*collector, error) {
 	return c, nil
 }
 
-// kill ends the collector and all processes that it has started. The collector leads its
-// own session.
+// The method `kill` ends the collector and all processes that it has started. The
+// collector leads its own session.
 func (c *collector) kill() { _ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
 
-// end kills the collector and returns when the collector is gone.
+// The method `end` kills the collector and returns when the collector is gone.
 func (c *collector) end() {
 	if c == nil {
 		return

@@ -15,7 +15,8 @@ import (
 
 // ReportFiles returns the paths at which Puppet writes the report of its last run, whoever started the run. The first
 // path is that of `puppet agent`. `puppet apply` reads the section `user` of puppet.conf instead of the section
-// `agent`. If it therefore has another path, this is the second path. The result `conf` is the path of puppet.conf.
+// `agent`. If this gives `puppet apply` a different path, ReportFiles returns this path as the second path. The
+// result `conf` is the path of puppet.conf.
 func (l Local) ReportFiles() (files []string, conf string, err error) {
 	c, err := readConf(l.Root)
 	if err != nil {
@@ -54,7 +55,7 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName, file string)
 		if host == string(node) {
 			return true
 		}
-		name, _, err := l.Certname(ctx) // puppet apply and cron use the host's full name, unless a certname is configured
+		name, _, err := l.Certname(ctx) // if no certname is configured, puppet apply and cron use the host's full name
 		return err == nil && host == name
 	})
 	return out, asJSON, tutti.Wrap("", err, "%s", file)
@@ -75,7 +76,7 @@ type foreignReport struct {
 // maxForeign is the longest accepted duration of a foreign run.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report by the rules of Tutti's own runs, as far as a report alone allows. The
+// judgeForeign judges a report by those rules of Tutti's own runs that need only the report. The
 // function `ours` returns true if a report with this host is from this machine.
 func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport

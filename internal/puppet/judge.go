@@ -165,7 +165,7 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
 	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
-		// With the verdict go, the launcher stops here only if the order was only to compile.
+		// If the verdict is `go`, the launcher stops here only when its order was just to compile.
 		out.Stopped, out.Message = true, tr.gate.Reason
 	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
 		fail(out, tutti.BecauseRefused, tr.gate.Reason)

@@ -34,7 +34,7 @@ func (p *Process) Kill(ctx context.Context) error {
 	return nil
 }
 
-// end ends one process.
+// The method `end` ends one process.
 func (p *Process) end(ctx context.Context) error {
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		if !alive(p.pid, p.start) {

@@ -108,8 +108,8 @@ func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
 	}
 }
 
-// Puppet's files must be regular files. If a pipe has the name of such a file, Judge does
-// not wait for it.
+// Puppet's files must be regular files. If one of these files is a pipe, Judge does not
+// wait for data from the pipe.
 func TestAPipeIsNoReport(t *testing.T) {
 	dir := t.TempDir()
 	endedWell(t, dir)

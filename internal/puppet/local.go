@@ -196,7 +196,7 @@ func (l Local) Enable() (changed bool, err error) {
 }
 
 // Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. Disable returns false if Puppet was
-// already disabled. The first message stays unless force is true.
+// already disabled. If Puppet is already disabled, Disable replaces the message only if `force` is true.
 func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
@@ -349,9 +349,9 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 	return json.Marshal(doc)
 }
 
-// ask returns what a command of the node's Puppet writes to its standard output. ask returns CodeNotFound if Puppet
-// is not installed, and CodeDeadline if the command takes longer than resourceTime. The method returns CodeInvalid
-// if the command failed, and the error contains the command's last output.
+// The method `ask` returns what a command of the node's Puppet writes to its standard output. It returns
+// CodeNotFound if Puppet is not installed, and CodeDeadline if the command takes longer than resourceTime. If
+// the command failed, it returns CodeInvalid, and the error contains the command's last output.
 func (l Local) ask(ctx context.Context, command string, args ...string) (bounded, error) {
 	var out, said bounded
 	install, err := Find(l.Root)

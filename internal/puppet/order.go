@@ -42,8 +42,8 @@ type Order struct {
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`
-	// Sum is the digest of the whole order with an empty Sum. Without the digest, a wrong byte from the disk could
-	// give the run another identity when the run is judged.
+	// Sum is the digest of the whole order with an empty Sum. Without the digest, a wrong byte on the disk could
+	// change the run's identity between its start and its judgement.
 	Sum tutti.Digest `json:"sum,omitempty"`
 }
 

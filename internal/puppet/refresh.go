@@ -69,9 +69,9 @@ func (r *refreshes) due() []string {
 	return slices.Sorted(maps.Keys(r.owed))
 }
 
-// lostRefreshes lists, as failures, the due refreshes that a run without a good outcome has not done. Puppet
-// itself never does these refreshes: its next run finds nothing left to change, and refreshes nothing. Tutti's
-// next run does them.
+// lostRefreshes adds a failure for each refresh that a run has not done. It is only for runs without a good
+// outcome. Puppet itself never does these refreshes: its next run finds nothing left to change, and refreshes
+// nothing. Tutti's next run does them.
 func lostRefreshes(dir string, failures []tutti.Failure) ([]tutti.Failure, error) {
 	r, err := readRefreshes(dir)
 	if err != nil {
@@ -112,8 +112,8 @@ func (r *refreshes) note(e eventLine) {
 	}
 }
 
-// done notes that Puppet has finished a resource. An older module does not report the end of a refresh. In that case
-// `done` also ends a due refresh of this resource: Puppet has done the refresh or left it out.
+// The method `done` notes that Puppet has finished a resource. An older module does not report the end of a refresh.
+// With an older module, `done` also ends a due refresh of this resource: Puppet has done the refresh or left it out.
 func (r *refreshes) done(e eventLine) {
 	if o := r.owed[e.Resource]; o != nil && !o.noted {
 		delete(r.owed, e.Resource)

@@ -256,7 +256,7 @@ func (tr trace) cycle() string {
 	return ""
 }
 
-// said returns the first error in the log that belongs to a resource.
+// The method `said` returns the first error in the log that belongs to a resource.
 func (tr trace) said(resource string) string {
 	for _, l := range tr.errors {
 		if l.Source != "" && strings.Contains(l.Source, resource) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// wait turns the result into the result of a run that waits for answers.
+// The function `wait` changes a result to that of a run that waits for answers.
 func wait(out *tutti.Result, waits []tutti.Wait) {
 	out.Outcome = tutti.Waiting
 	var names []string
@@ -23,7 +23,7 @@ func wait(out *tutti.Result, waits []tutti.Wait) {
 	out.Waits = tutti.RoomForWaits(waits)
 }
 
-// place returns where a question was asked, as far as this is known.
+// The function `place` returns the known parts of the place where a question was asked.
 func place(at tutti.Place) string {
 	where := at.File
 	if at.Line > 0 {

@@ -57,7 +57,7 @@ type Warm struct {
 // are no facts.
 type factsAhead struct {
 	dir  string // the run whose order was used to collect the facts
-	code string // the code that the facts are for
+	code string // the code for whose runs the facts were collected
 }
 
 // NewWarm returns a Warm that has not started. Warm looks for Puppet below root. If no run needs the parent for
@@ -216,7 +216,7 @@ func (w *Warm) end() {
 	w.cold.end()
 }
 
-// drop ends the parent. The parent's children continue.
+// The method `drop` ends the parent. The parent's children continue.
 func (w *Warm) drop() {
 	if w.parent != nil {
 		w.parent.end()
@@ -251,7 +251,7 @@ func startParent(install Installation, launcher string) (*parent, error) {
 	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for later runs", argv, "--property=Delegate=yes")
 	cmd.Stdin = theirs
 	err = cmd.Start()
-	theirs.Close() // otherwise we would not notice the parent's end
+	theirs.Close() // as long as we have this end open, we would not notice the parent's end
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
@@ -279,7 +279,7 @@ func (p *parent) current(root string) bool {
 // socketPair returns the two ends of a socket: our end, and the end that a process gets as its stdin. No other
 // process can use this socket.
 func socketPair() (net.Conn, *os.File, error) {
-	syscall.ForkLock.RLock() // otherwise a process that starts now would inherit the descriptors
+	syscall.ForkLock.RLock() // without the lock, a process that starts now would inherit the descriptors
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		syscall.ForkLock.RUnlock()
@@ -346,7 +346,7 @@ func (p *parent) say(order warmOrder) error {
 	return tutti.Wrap("", err, "it ended")
 }
 
-// run requests a child from the parent.
+// The method `run` requests a child from the parent.
 func (p *parent) run(order warmOrder) (*Process, error) {
 	if err := p.say(order); err != nil {
 		return nil, err
@@ -358,8 +358,8 @@ func (p *parent) run(order warmOrder) (*Process, error) {
 	return &Process{pid: reply.PID, start: reply.Start, scope: scopeOf(order.Dir)}, nil
 }
 
-// end closes the parent's socket and returns when the parent is gone. Normally the parent then ends by itself. If
-// the parent hangs, end kills it.
+// The method `end` closes the parent's socket and returns when the parent is gone. Normally the parent then ends
+// by itself. If the parent hangs, the method kills it.
 func (p *parent) end() {
 	p.conn.Close()
 	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })

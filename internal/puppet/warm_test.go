@@ -102,7 +102,7 @@ if mkdir `+once+`; then read l; echo '{"changed":"/puppet.rb"}' >&0; fi; read l`
 	}
 }
 
-// TestWarmOtherRuby: if a new run would use another Ruby or another Puppet than the parent, a new parent replaces
+// TestWarmOtherRuby: if the Ruby or Puppet for a new run differs from that of the parent, a new parent replaces
 // the parent.
 func TestWarmOtherRuby(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -153,7 +153,7 @@ func TestWarmOtherRuby(t *testing.T) {
 	}
 }
 
-// TestWarmFacts: the parent gets facts only for a run of the same code, and only once.
+// TestWarmFacts: a run may use the collected facts only if it has the same code, and only one run may use them.
 func TestWarmFacts(t *testing.T) {
 	dir := t.TempDir()
 	orders := filepath.Join(dir, "orders")

@@ -12,7 +12,7 @@ import (
 
 const (
 	// holdLimit is how long readers may keep one version. A reader normally needs milliseconds.
-	// After holdLimit the slow readers keep their version, and the other readers get a new fold of
+	// After holdLimit the slow readers keep this version, and all new readers get a new fold of
 	// the log.
 	holdLimit = 10 * time.Second
 	// lookDeadline is how long a reader waits for a version.
@@ -126,9 +126,10 @@ func (r *Fold) Leave(v *Version) {
 	}
 }
 
-// next lets no new readers in, waits until no reader uses the version, and returns the events to fold,
-// in order. The function returns false if the log must be folded again instead. The log must be folded
-// again if events were dropped from `pending`, or if readers keep the version for too long.
+// The method `next` lets no new readers in, waits until no reader uses the version, and returns the
+// events to fold, in order. The function returns false if the log must be folded again instead. The
+// log must be folded again if events were dropped from `pending`, or if readers keep the version for
+// too long.
 func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
 	defer timer.Stop()
@@ -140,7 +141,7 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 			events, r.pending = r.pending, nil
 			return events, true
 		}
-		if late && r.left == nil { // only one such version may exist, because memory is limited
+		if late && r.left == nil { // only one version may be kept for slow readers, because memory is limited
 			r.left = r.version
 			break
 		}
@@ -158,7 +159,7 @@ func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	return nil, false
 }
 
-// show lets readers in again, with this state and its sequence.
+// The method `show` lets readers in again, with this state and its sequence.
 func (r *Fold) show(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

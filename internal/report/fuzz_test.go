@@ -94,7 +94,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// fit checks that all texts of a report are plain.
+// The function `fit` checks that all texts of a report are plain.
 func fit(t *testing.T, r api.Report) {
 	t.Helper()
 	plain(t, r.Puppet, r.Status, r.Environment, r.Version)

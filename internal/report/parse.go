@@ -57,7 +57,7 @@ type parser struct {
 
 type room struct{ resources, bytes int }
 
-// take reserves room for one more resource, or returns false if there is not enough room.
+// The method `take` reserves room for one more resource. It returns false if there is not enough room.
 func (r *room) take(size int) bool {
 	if r.resources == MaxResources || r.bytes+size > maxKept {
 		return false
@@ -186,8 +186,8 @@ func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
 	return nil
 }
 
-// members calls f with the name of each member of the next object, and f reads the value. For null, members makes no
-// call.
+// The function `members` calls f with the name of each member of the next object, and f reads the value. For null,
+// members makes no call.
 func members(d *json.Decoder, f func(name string) error) error {
 	if more, err := open(d, '{'); err != nil || !more {
 		return err
@@ -206,7 +206,7 @@ func members(d *json.Decoder, f func(name string) error) error {
 	return err
 }
 
-// open reads the beginning of a list or an object. The function returns false if the value is null.
+// The function `open` reads the beginning of a list or an object. It returns false if the value is null.
 func open(d *json.Decoder, want json.Delim) (bool, error) {
 	t, err := d.Token()
 	switch {
@@ -220,7 +220,7 @@ func open(d *json.Decoder, want json.Delim) (bool, error) {
 	return true, nil
 }
 
-// list reads a list and calls f with the first few elements.
+// The function `list` reads a list and calls f with the first few elements.
 func list[T any](most int, f func(T)) func(*json.Decoder) error {
 	return func(d *json.Decoder) error {
 		if more, err := open(d, '['); err != nil || !more {
@@ -245,7 +245,7 @@ func list[T any](most int, f func(T)) func(*json.Decoder) error {
 	}
 }
 
-// part decodes the next value, if it is not larger than maxPart.
+// The function `part` decodes the next value if the value is not larger than maxPart.
 func part(d *json.Decoder, to any) error {
 	var raw json.RawMessage
 	if err := d.Decode(&raw); err != nil {
@@ -279,7 +279,7 @@ func value(to *string) func(*json.Decoder) error {
 	}
 }
 
-// sane returns the time if JSON can represent it, otherwise the zero time.
+// The function `sane` returns the time. If JSON cannot represent the time, it returns the zero time.
 func sane(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
 		return time.Time{}

@@ -90,7 +90,8 @@ func TestParseEndings(t *testing.T) {
 }
 
 // Values that Puppet marked Sensitive are in no report and no log, and so they are in no
-// result. Such values must also be removed if a type writes them as plain text.
+// result. If a type writes a Sensitive value as plain text, the value must also be
+// removed.
 func TestSensitive(t *testing.T) {
 	const secret = "hunter2"
 	for _, version := range versions {

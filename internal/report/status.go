@@ -96,7 +96,8 @@ func (st status) plain(name string) api.ReportStatus {
 }
 
 // plain returns the event in the form that people see. Puppet has replaced Sensitive values by `[redacted]`.
-// Some types write such values all the same. So if an event is marked as redacted, its values are removed here.
+// But some types write Sensitive values in plain text. So if an event is marked as redacted, this method
+// removes its values.
 func (e event) plain() api.ResourceEvent {
 	out := api.ResourceEvent{
 		Property: plain(e.Property), Status: plain(e.Status), Message: plain(tutti.CutJournal(e.Message)), Old: valueText(e.Previous), New: valueText(e.Desired),
@@ -168,8 +169,8 @@ func size(st api.ReportStatus) int {
 // failing matches the log message of a resource whose dependency has failed.
 var failing = regexp.MustCompile(`(?s)^Dependency (.+) has failures: true$`)
 
-// explain finds in the log the reasons that are missing in a status: why a resource was
-// skipped, or why it failed without an event.
+// The function `explain` finds in the log the reasons that are missing in a status: why a
+// resource was skipped, or why it failed without an event.
 func explain(st *api.ReportStatus, log []api.LogLine) {
 	said := st.Outcome != api.ResourceFailed || slices.ContainsFunc(st.Events, func(e api.ResourceEvent) bool { return e.Status == "failure" })
 	skipped := st.Outcome == api.ResourceSkipped && len(st.FailedDependencies) == 0

@@ -44,7 +44,7 @@ type trimmer struct {
 	most int
 }
 
-// object copies the outermost object.
+// The method `object` copies the outermost object.
 func (t *trimmer) object() error {
 	if c, err := t.next(); err != nil || c != '{' {
 		return cmp.Or(err, tutti.Errorf(tutti.CodeDamaged, "the report does not begin with {"))
@@ -78,7 +78,7 @@ func (t *trimmer) object() error {
 	}
 }
 
-// value reads the rest of a member: a colon, and one value.
+// The method `value` reads the rest of a member: a colon, and one value.
 func (t *trimmer) value(keep bool) error {
 	depth := 0
 	for {
@@ -105,7 +105,7 @@ func (t *trimmer) value(keep bool) error {
 	}
 }
 
-// text reads the rest of a string after its first quote.
+// The method `text` reads the rest of a string after its first quote.
 func (t *trimmer) text(keep bool) error {
 	if err := t.put('"', keep); err != nil {
 		return err

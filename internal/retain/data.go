@@ -46,8 +46,8 @@ func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
 func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
 
 // Values: the last change of each key that has a value is kept. For a secret, all events with pieces of the secret are
-// kept. The fold counts the changes of a run. So the changes since the last claim of a node are needed as well. If
-// such a change is not the last change of its key, the last change must be kept, too.
+// kept. The fold counts the changes of a run. So all changes since the last claim of a node are kept as well, and with
+// each of them the last change of the same key.
 
 func noteValue(l *Ledger, e tutti.Event) {
 	v := l.values[e.Body.ID()]
@@ -102,7 +102,7 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 	return false
 }
 
-// counts returns true if a node has changed the value since the node's last claim.
+// The method `counts` returns true if a node has changed the value since the node's last claim.
 func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
 	return owner != "" && seq > l.since[owner]
 }

@@ -63,8 +63,8 @@ func Stay(all []*tutti.RunForeign) []bool {
 	return out
 }
 
-// stay selects the first few runs. The function also selects the first run of each kind in each order. The orders are
-// the order of the list `all`, the order by end, and the lists in `orders`.
+// The function `stay` selects the first few runs, and the first run of each kind in each order. The orders are the
+// order of the list `all`, the order by end, and the lists in `orders`.
 func stay(all []*tutti.RunForeign, few int, orders ...[]*tutti.RunForeign) map[*tutti.RunForeign]bool {
 	stays := map[*tutti.RunForeign]bool{}
 	for _, b := range all[:min(few, len(all))] {

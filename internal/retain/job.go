@@ -73,7 +73,7 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 }
 
 // For each node, the last full run that passed its gate is also kept, because it decides whether the node is good.
-// A run that proved that the node is good counts as such a run.
+// A run that proved that the node is good counts as a full run that passed its gate.
 
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
@@ -82,8 +82,8 @@ func noteGated(l *Ledger, e tutti.Event) {
 	}
 }
 
-// MaxPartial is how many runs with tags are kept for a node since its last full run. A node with MaxPartial such runs
-// is not good.
+// MaxPartial is how many runs with tags are kept for a node since its last full run. A node with MaxPartial of these
+// runs is not good.
 const MaxPartial = 10
 
 // notePart notes the runs with tags of a node since its last full run, because they also

@@ -1,6 +1,6 @@
 // Package embed runs a NATS server with JetStream inside the process. The embedded server is enough for most fleets.
-// A larger fleet can use a NATS cluster with the same accounts instead. The other packages do not need to know which
-// of the two is in use.
+// A larger fleet can use a NATS cluster with the same accounts instead. The other packages do not need to know
+// whether the NATS server is embedded.
 //
 // The server accepts only TLS connections, and the TLS handshake comes before any other message. NATS acknowledges a
 // write to a stream only after an fsync. NATS by itself would call fsync only every two minutes.
@@ -56,9 +56,10 @@ const (
 	MaxBatch = 20000
 
 	startTimeout = 30 * time.Second
-	// helloTimeout is how long a client may take for TLS. For its authentication, the client may then take this time
-	// again. If a whole fleet connects at once, the server may disconnect a slow client. The client then connects
-	// again and has only lost time. Guard limits how many clients may be in TLS or authentication at once.
+	// helloTimeout is how long a client may take for TLS. After TLS, the client may take helloTimeout for its
+	// authentication, too. If a whole fleet connects at once, the server may disconnect a slow client. The client
+	// then connects again and has only lost time. Guard limits how many clients may be in TLS or authentication at
+	// once.
 	helloTimeout = 20 * time.Second
 )
 

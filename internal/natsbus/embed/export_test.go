@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TLSOf returns the TLS configuration with which a server of these options accepts connections.
+// TLSOf returns the TLS configuration with which a server with the options `o` accepts connections.
 func TLSOf(o Options) (*tls.Config, error) {
 	opts, _, err := options(o)
 	if err != nil {

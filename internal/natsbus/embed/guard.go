@@ -26,8 +26,8 @@ const (
 	// mostUnread is how many bytes a client may leave unread. A node has at most 16 calls at once, and each answer
 	// has at most 128 KiB. So even a node with a slow connection leaves at most 2 MiB unread.
 	mostUnread = 4 << 20
-	// Guard looks at the unread bytes of all connections. The pause between two looks is unreadEvery,
-	// or unreadEveryEach for each connection if that is longer.
+	// Guard looks at the unread bytes of all connections. The pause between two looks is
+	// unreadEveryEach multiplied by the number of connections, but at least unreadEvery.
 	unreadEvery     = time.Second
 	unreadEveryEach = 200 * time.Microsecond
 	// unreadAtOnce is how many clients Guard finds at most in one look.
@@ -43,7 +43,7 @@ type GuardOptions struct {
 	// Guard calls Violated if a client with a JWT used a subject that the client may not use. The JWT is empty if the
 	// connection is closed and the bus no longer knows it.
 	Violated func(jwt, what string)
-	// Guard calls Unread about each client that leaves more than 4 MiB of messages unread. The JWT may be that of one of
+	// Guard calls Unread about each client that leaves more than 4 MiB of messages unread. The JWT may belong to one of
 	// the server's own connections.
 	Unread func(jwt string)
 }
@@ -56,10 +56,10 @@ type GuardOptions struct {
 // A fixed limit for each source alone would not work. A low limit would block a fleet whose nodes all connect from
 // one address. A high limit would let a few sources use up all connections.
 //
-// NATS accepts connections itself, so Guard must poll. To save work, Guard reads only the number of
-// connections first, and the list only if there are too many. We could instead put our own listener
-// before NATS and use in-process connections. But our own listener would permanently cost two
-// goroutines, two buffers and a copy for every node.
+// NATS accepts connections itself, so Guard must poll. To save work, Guard first reads only the
+// number of connections. It reads the list of connections only if the number is too large. We could
+// instead put our own listener before NATS and use in-process connections. But our own listener
+// would permanently cost two goroutines, two buffers and a copy for every node.
 func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker, look, lookAfterTLS := time.NewTicker(guardEvery), time.Now(), time.Now()
 	defer ticker.Stop()
@@ -85,8 +85,8 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	}
 }
 
-// unread calls the function `found` for each client that leaves too much unread. unread returns the
-// number of all connections.
+// The method `unread` calls the function `found` for each client that leaves more than mostUnread
+// bytes unread. It returns the number of all connections.
 func (s *Server) unread(found func(jwt string)) (all int) {
 	list, err := s.nats.Connz(&server.ConnzOptions{Sort: server.ByPending, Limit: unreadAtOnce, Username: true})
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Server) jwtOf(id uint64) string {
 	return list.Conns[0].JWT
 }
 
-// phase describes some of the connections whose clients have not authenticated yet.
+// phase is a group of connections whose clients have not authenticated yet.
 type phase struct {
 	what string // what the clients have not done
 	has  func(*server.ConnInfo) bool
@@ -153,8 +153,9 @@ func (s *Server) expel(most int, of phase, refused func(from, what string, count
 	}
 }
 
-// share returns how many connections each source may keep. It is the largest limit with which all
-// sources together keep at most `most` connections. But share never returns less than alwaysOpen.
+// The function `share` returns how many connections each source may keep. The result is the
+// largest limit with which all sources together keep at most `most` connections, but at least
+// alwaysOpen.
 func share(most int, counts []int) int {
 	slices.Sort(counts)
 	left := most

@@ -78,8 +78,8 @@ func (l logger) Errorf(format string, v ...any) {
 }
 
 // writeFailed reports whether a log line says that a write to a stream failed. After a failed write,
-// the stream refuses all writes until the server is restarted. It does not tell its clients the reason.
-// Only the log of NATS has the reason (see setWriteErrLocked in stream.go of nats-server).
+// the stream refuses all writes until the server is restarted. The stream does not tell its clients the
+// reason. Only the log of NATS has the reason (see setWriteErrLocked in stream.go of nats-server).
 func writeFailed(format, text string) bool {
 	return strings.Contains(format, "critical write error") || strings.Contains(text, syscall.ENOSPC.Error())
 }

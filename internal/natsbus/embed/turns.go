@@ -9,12 +9,13 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// brokenAfter is how long a handshake may keep its place. A handshake computes for about a millisecond. A client that
-// sends a wrong hello ends its handshake, and nobody is told about that.
+// brokenAfter is how long a handshake may keep its place. A handshake computes for about a millisecond. If a client
+// sends a wrong hello, its handshake ends, but package tls calls no function that could free the place.
 const brokenAfter = 100 * time.Millisecond
 
-// turns lets few TLS handshakes compute at the same time, one for every two processors. Otherwise strangers could use
-// all processors of the server. A handshake computes from the client's hello until the server has sent its answer.
+// turns limits how many TLS handshakes compute at the same time: one for every two processors. Without this limit,
+// strangers could use all processors of the server. A handshake computes from the client's hello until the server has
+// sent its answer.
 type turns struct {
 	places chan struct{}
 	broken time.Duration
@@ -24,7 +25,8 @@ func newTurns() *turns {
 	return &turns{places: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), broken: brokenAfter}
 }
 
-// bound returns a copy of a configuration in which each handshake waits for a place. The wait takes at most helloTimeout.
+// The method `bound` returns a copy of a configuration in which each handshake waits for a place. The wait takes at
+// most helloTimeout.
 func (t *turns) bound(config *tls.Config) *tls.Config {
 	out := config.Clone()
 	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -33,7 +35,7 @@ func (t *turns) bound(config *tls.Config) *tls.Config {
 			return nil, err
 		}
 		own := config.Clone()
-		own.VerifyConnection = func(tls.ConnectionState) error { // TLS calls it after the server has sent its answer
+		own.VerifyConnection = func(tls.ConnectionState) error { // called after the server has sent its answer
 			give()
 			return nil
 		}
@@ -42,7 +44,7 @@ func (t *turns) bound(config *tls.Config) *tls.Config {
 	return out
 }
 
-// take waits for a place, and returns the function that frees the place.
+// The method `take` waits for a place, and returns the function that frees the place.
 func (t *turns) take() (give func(), err error) {
 	late := time.NewTimer(helloTimeout)
 	defer late.Stop()

@@ -18,7 +18,7 @@ import (
 type handshakes struct {
 	mu      sync.Mutex
 	now     int           // handshakes that compute
-	most    int           // the largest number so far
+	most    int           // the largest value of `now` so far
 	entered chan struct{} // gets a message when a handshake computes
 	leave   chan struct{} // closed when handshakes may go on
 	config  *tls.Config
@@ -57,7 +57,8 @@ func (h *handshakes) count(change int) {
 	h.most = max(h.most, h.now)
 }
 
-// begin starts a handshake, and returns its end. The server has received the hello when begin returns.
+// The method `begin` starts a handshake. When `begin` returns, the server has received the hello. The returned
+// channel gets the error of the handshake, or nil, at its end.
 func (h *handshakes) begin(t *testing.T, hello func(net.Conn) error) <-chan error {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -72,7 +73,8 @@ func (h *handshakes) begin(t *testing.T, hello func(net.Conn) error) <-chan erro
 	return ended
 }
 
-// firstWrite reports the first write, which has arrived when it returns: a pipe has no buffer.
+// firstWrite sends the result of the first write to the channel `sent`. The other side of the pipe has then received
+// the data, because a pipe has no buffer.
 type firstWrite struct {
 	net.Conn
 	once sync.Once
