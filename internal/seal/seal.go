@@ -138,7 +138,7 @@ func ValidateRecovery(public string) error {
 // the other content of the message.
 const maxBatch = 150 << 10
 
-// encoded returns approximately how many bytes of JSON a secret needs.
+// The function `encoded` returns approximately how many bytes of JSON a secret needs.
 func encoded(s tutti.Secret) int {
 	size := 1024 + len(s.Key) + base64.StdEncoding.EncodedLen(len(s.Recovery))
 	for _, target := range s.For {

@@ -32,7 +32,7 @@ func (p *trimming) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 	return out
 }
 
-// verified fails if the chain of the trail has a gap, or does not reach the last event.
+// The method `verified` fails if the chain of the trail has a gap, or does not reach the last event.
 func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	t.Helper()
 	var c audit.Chain

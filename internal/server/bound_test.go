@@ -104,7 +104,7 @@ func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	}
 }
 
-// sets makes db-01 export this many resources of one type.
+// The function `sets` makes db-01 export this many resources of one type.
 func sets(t *testing.T, f fixture, count int) {
 	t.Helper()
 	exports := make([]tutti.Export, count)

@@ -205,7 +205,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-// replace makes another machine take over the name db-01.
+// The function `replace` makes another machine take over the name db-01.
 func replace(t *testing.T, f fixture) *servertest.Node {
 	t.Helper()
 	if err := f.ReplaceNode(servertest.Operator(), "db-01"); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// foreign returns a foreign run and its report. Each number `i` gives another run. All these runs start after the
-// runs of servertest.Result. A run with a larger number starts later.
+// The function `foreign` returns a foreign run and its report. Each number `i` gives another run. All these runs
+// start after the runs of servertest.Result. A run with a larger number starts later.
 func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutti.Foreign, []byte) {
 	report := fmt.Appendf(nil, `{"status": %q, "puppet_version": "8.10.0", "logs": [{"level": "err", "message": "foreign %d"}]}`, outcome, i)
 	result := servertest.Result(tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)), outcome)
@@ -35,7 +35,7 @@ func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutt
 
 func whole(f *tutti.Foreign) { f.Whole = true }
 
-// tell makes a node report a foreign run.
+// The function `tell` makes a node report a foreign run.
 func tell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) error {
 	t.Helper()
 	message, err := wire.EncodeForeign(f, report)

@@ -15,11 +15,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ticket returns a ticket for tests. It is as long as a real ticket.
+// The function `ticket` returns a ticket for tests. It is as long as a real ticket.
 func ticket(name string) string { return name + strings.Repeat(".", 40) }
 
-// copied makes a copy of a node's machine, and both copies send messages. After the call, `n` is the second copy,
-// and `first` is the first one.
+// The function `copied` makes a copy of a node's machine, and both copies send messages. After the call, `n` is the
+// second copy, and `first` is the first one.
 func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	t.Helper()
 	if err := n.Hello(ticket("t1"), "boot-0"); err != nil {

@@ -191,7 +191,8 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 	}
 }
 
-// watch returns everything that a watcher receives, and calls the function `told` after each item.
+// The function `watch` returns everything that a watcher receives, and calls the function `told`
+// after each item.
 func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(api.Watched)) ([]api.Watched, error) {
 	var out []api.Watched
 	err := f.WatchJob(ctx, in, func(w api.Watched) error {

@@ -28,8 +28,8 @@ import (
 
 const snapshotEvery = 20
 
-// trimming is a server that drops old events early. For comparison, trimming also has all events that the
-// server's log ever had.
+// The type `trimming` is a server that drops old events early. For comparison, trimming also has all events that
+// the server's log ever had.
 type trimming struct {
 	*servertest.Fleet
 	log  *allLog
@@ -77,7 +77,7 @@ func (l *allLog) point(name string, here bool) error {
 	return l.at(name)
 }
 
-// everything returns all events, also the dropped ones. Their exports are loaded.
+// The method `everything` returns all events, also the dropped ones. Their exports are loaded.
 func (l *allLog) everything() []tutti.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ plans:
     steps: [{run: db}]
 `
 
-// jobs starts and completes this many jobs, one after the other.
+// The method `jobs` starts and completes this many jobs, one after the other.
 func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	t.Helper()
 	var out []tutti.JobID
@@ -136,7 +136,8 @@ func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	return out
 }
 
-// job starts and completes a job with one run. The run exports a resource, publishes a value, and stores a record.
+// The method `job` starts and completes a job with one run. The run exports a resource, publishes a value, and
+// stores a record.
 func (p *trimming) job() (tutti.JobID, error) {
 	job, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {
@@ -173,7 +174,7 @@ func (p *trimming) wantWhole(t *testing.T) {
 	p.State() // without this call, the writer could do its next work during the comparison
 }
 
-// first returns the number of the first event that the log still has.
+// The method `first` returns the number of the first event that the log still has.
 func (p *trimming) first(t *testing.T) uint64 {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
@@ -313,7 +314,7 @@ func (p *trimming) wantSwept(t *testing.T) {
 	}
 }
 
-// trail returns the whole audit trail, verified.
+// The method `trail` returns the whole audit trail, verified.
 func (p *trimming) trail(t *testing.T) []api.AuditEntry {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())

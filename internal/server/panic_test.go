@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// mistaken is a blob store that reports a large size for one blob, and panics when somebody reads this blob.
+// The type `mistaken` is a blob store that reports a large size for one blob, and panics when somebody reads this
+// blob.
 type mistaken struct {
 	*memory.Blobs
 	of tutti.Digest

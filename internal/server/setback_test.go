@@ -17,7 +17,7 @@ import (
 // oneNode is a fleet in which only converge jobs cause runs.
 const oneNode = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups:\n  db: {nodes: [db-01]}\n"
 
-// fenced is a fleet with the node db-01, whose agent keeps fences.
+// The type `fenced` is a fleet with the node db-01, whose agent keeps fences.
 type fenced struct {
 	*servertest.Fleet
 	t  *testing.T

@@ -143,8 +143,8 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, err
 }
 
-// elements decodes the elements of a list one after the other, and stops as soon as there
-// are too many. For null and for an empty input, elements returns an empty list.
+// The function `elements` decodes the elements of a list one after the other, and stops as soon as there are
+// too many. For null and for an empty input, elements returns an empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, more, err := data.FirstOf[T](what, raw, most)
 	if more {

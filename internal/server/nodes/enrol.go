@@ -81,7 +81,7 @@ func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error 
 	return tx.Deny(who, what, err)
 }
 
-// renew gives a node a new JWT for its own key, if the key still belongs to a node.
+// The method `renew` gives a node a new JWT for its own key, if the key still belongs to a node.
 func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Renew](wire.OpRenew, payload); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return wire.Renewed{JWT: enrolled.JWT}, err
 }
 
-// admit checks whether a token lets a key join under a name.
+// The method `admit` checks whether a token lets a key join under a name.
 func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
 	t := tx.Registry.Tokens[in.Token]
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }

@@ -17,9 +17,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// gate decides whether a node may apply a compiled catalog. If the answer is go, the
-// exports of the run replace all earlier exports of the node, in the same append as the
-// decision. The exports of a noop or compile run go only into the overlay of its job.
+// The method `gate` decides whether a node may apply a compiled catalog. If the answer is go, the exports of the run
+// replace all earlier exports of the node, in the same append as the decision. The exports of a noop or compile run
+// go only into the overlay of its job.
 func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpGate, payload, func(tx *tx, of about) error {
 		n, r, err := tx.nodeRun(key, of.Run)
@@ -81,7 +81,8 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing contains the data that a run reports at its gate. The server reads a handing outside the writer's queue.
+// The type `handing` contains the data that a run reports at its gate. The server reads a handing outside the
+// writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served
@@ -89,7 +90,7 @@ type handing struct {
 	reads     *data.Comparison
 }
 
-// handed contains the parts of a handing that the server has stored.
+// The type `handed` contains the parts of a handing that the server has stored.
 type handed struct {
 	set   tutti.Digest // digest of the exports
 	asked past.StoredQuestions
@@ -189,7 +190,7 @@ func (tx *tx) mayRead(n *fold.Node, r *engine.Run, reads *data.Comparison) error
 	return nil
 }
 
-// stop returns why a run must not apply. The text is empty if the run may apply.
+// The method `stop` returns why a run must not apply. The text is empty if the run may apply.
 func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
 		return plain.Words(j.WhyHalted())
@@ -206,8 +207,8 @@ func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	return ""
 }
 
-// outdated names the first read whose answer has changed since the compile. The text is
-// empty if no answer has changed.
+// The method `outdated` names the first read whose answer has changed since the compile. The text is empty if no
+// answer has changed.
 func (tx *tx) outdated(n *fold.Node, r *engine.Run, in *handing) string {
 	changed := in.reads.Outdated(tx.Data, tx.Asker(r))
 	if len(changed) > 0 {

@@ -135,7 +135,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	return nil, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(id), err)
 }
 
-// run returns the run if the node has claimed it and the run has not ended.
+// The method `run` returns the run if the node has claimed it and the run has not ended.
 func (tx *tx) run(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r, err := tx.ownRun(n, id)
 	if err != nil {
@@ -154,7 +154,7 @@ func ending(r *engine.Run) string {
 	return string(r.Outcome())
 }
 
-// expects returns what the node can expect from the server next.
+// The method `expects` returns what the node can expect from the server next.
 func (tx *tx) expects(node tutti.NodeName) wire.Expectation {
 	switch {
 	case tx.WhyObserved(node) != "":

@@ -18,11 +18,11 @@ import (
 // a compile.
 const maxLags = 100
 
-// lags names the exporters for which the answers of PuppetDB and of Tutti to a collector may
-// differ. The exports of an exporter may differ if its catalog in PuppetDB is not its latest
-// catalog in Tutti. PuppetDB's state was read before PuppetDB's answer, and Tutti's state after
-// that answer. Tutti gets the exports of a catalog before PuppetDB does. So if PuppetDB stores a
-// catalog between these two reads, the catalog counts as not stored (ADR 0013).
+// The method `lags` names the exporters for which the answers of PuppetDB and of Tutti to a collector
+// may differ. The exports of an exporter may differ if its catalog in PuppetDB is not its latest
+// catalog in Tutti. PuppetDB's state was read before PuppetDB's answer, and Tutti's state after that
+// answer. Tutti gets the exports of a catalog before PuppetDB does. So if PuppetDB stores a catalog
+// between these two reads, the catalog counts as not stored (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {

@@ -133,8 +133,8 @@ func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.S
 // maxPassedOver is the largest number of pushed and never released codes that the server remembers.
 const maxPassedOver = 20
 
-// hold completes the event of a push. If nodes do not react to the push at once, the event says so, and names the
-// code that they use until a release.
+// The method `hold` completes the event of a push. If nodes do not react to the push at once, the event says so,
+// and names the code that they use until a release.
 func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
 		reaction = &f.Reaction.Code

@@ -70,7 +70,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	}
 }
 
-// pass yields live events until the log has grown.
+// The method `pass` yields live events until the log has grown.
 func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(api.Watched) error) error {
 	for {
 		select {
