@@ -331,7 +331,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 		return run, n.Gate(wire.Gate{Run: run})
 	}
 	job := converge()
-	// Both nodes compile. The node that arrives first waits for the other one. After that the exporter goes first.
+	// Both nodes compile. The reader arrives at its gate first and waits for the exporter. Then the exporter goes first.
 	web, held := compile(f.web, nil, collects)
 	if held.Verdict != tutti.GateHold {
 		t.Fatalf("the reader, alone: %+v, want hold", held)

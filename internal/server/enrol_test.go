@@ -23,7 +23,7 @@ func newToken(t *testing.T, f *servertest.Fleet, in api.CreateToken) api.Created
 	return token
 }
 
-// machine is a machine that has not joined.
+// The function `machine` returns a machine that has not joined.
 func machine(f *servertest.Fleet, name tutti.NodeName, key string) *servertest.Node {
 	return &servertest.Node{Name: name, Key: servertest.Key(key), Fleet: f}
 }

@@ -220,7 +220,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 }
 
 // TestAForeignRunOfTheFutureThatMakesItsNodeWorse: the clock of a node is hours ahead. The server keeps a run that
-// changed the node or failed, because otherwise the node would count as good.
+// changed the node or failed, because without this run the node would count as good.
 func TestAForeignRunOfTheFutureThatMakesItsNodeWorse(t *testing.T) {
 	changed := func(f *tutti.Foreign) { f.Result.Counts.Changed = 1 }
 	unwatched := func(f *tutti.Foreign) { f.Unwatched = true }

@@ -321,7 +321,7 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 			}
 		}
 		wantVerdict(t, f, job, "")
-		// After its start a server waits for the whole deadline before it gives up a node.
+		// A server that has just started waits for the whole deadline before it gives up a node.
 		f = f.Restart()
 		db.Fleet = f
 		time.Sleep(29 * time.Second)

@@ -28,7 +28,7 @@ import (
 
 const snapshotEvery = 20
 
-// The type `trimming` is a server that drops old events early. For comparison, trimming also has all events that
+// The type `trimming` is a server that drops old events early. For comparison, the type also has all events that
 // the server's log ever had.
 type trimming struct {
 	*servertest.Fleet
@@ -167,7 +167,7 @@ func (p *trimming) job() (tutti.JobID, error) {
 func (p *trimming) wantWhole(t *testing.T) {
 	t.Helper()
 	now := p.State()
-	synctest.Wait() // the call may have made a snapshot due
+	synctest.Wait() // the call may have caused a snapshot
 	if diff := server.Fold(p.log.everything()).Diff(now, time.Now()); diff != "" {
 		t.Errorf("-all that ever was +the server\n%s", diff)
 	}
@@ -282,7 +282,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				}
 				p = p.again(t)
 				synctest.Wait()
-				p.first(t) // the method first also waits until the log has dropped the events of the snapshot
+				p.first(t) // the method `first` also waits until the log has dropped the events of the snapshot
 				p.wantWhole(t)
 				time.Sleep(time.Minute) // after this time the interrupted work is given up
 				p.jobs(t, 4)

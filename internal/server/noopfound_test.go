@@ -19,8 +19,8 @@ func (f *fenced) preview(found ...string) {
 	f.reports(tutti.ModeNoop, "same", tutti.Unchanged, nil, found...)
 }
 
-// The method `reports` starts a job for db-01, with or without tags, and reports how its run ends. The digest of the
-// catalog is the digest of the text `catalog`.
+// The method `reports` starts a job for db-01, with or without tags, and sends the result of the job's run. The
+// digest of the catalog is the digest of the text `catalog`.
 func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{

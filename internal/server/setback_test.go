@@ -111,8 +111,8 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
-// wantWhy checks what db-01 needs. If `want` is "good: ", the text must begin with it. If `want` is
-// another text, the result must contain it.
+// wantWhy checks what db-01 needs. If `want` is "good: ", the result of `why` must begin with this text. If `want` is
+// another text, the result must contain this text.
 func (f *fenced) wantWhy(when, want string) {
 	f.t.Helper()
 	why := f.why()

@@ -74,8 +74,8 @@ type Visit struct {
 }
 
 // The method `admit` refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation,
-// admit also refuses a certificate that the log does not know (CodeRefused), because a thief of the server's keys can
-// make such a certificate.
+// the method also refuses a certificate that the log does not know (CodeRefused), because a thief of the server's
+// keys can make such a certificate.
 func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
 	now := time.Now()
 	if err := operators.Admit(v.Name, v.Serial, now); err != nil {

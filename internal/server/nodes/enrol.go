@@ -47,7 +47,7 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 			old = n.Key
 			tx.MakeWay(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
-		// other groups mean other grants, perhaps also another mode
+		// if the groups change, the grants change, and perhaps also the mode
 		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))):
 			tx.MakeWay(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})

@@ -97,16 +97,16 @@ type handed struct {
 }
 
 // atGate returns the answer of the gate. If kept is not nil, atGate records that the run has compiled. The function
-// also records the decision, unless a converge step decides later. The field in.served has the Puppet Server's report
-// that was read for this gate. If the Puppet Server has replaced this report in the meantime, the node must ask
-// again.
+// also records the decision, but not if a converge step decides later. The field in.served has the Puppet Server's
+// report that was read for this gate. If the Puppet Server has replaced this report in the meantime, the node must
+// ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // a readers' version is another fold, so its pointers always differ
+		if !tx.Looks && r.Served != in.served { // in a readers' version the pointers always differ, because this version is another fold
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -157,9 +157,9 @@ func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed)
 	tx.Emit(by, verdict)
 }
 
-// The method `refused` records the grants that a run lacked, unless they are recorded already. One entry has all
-// refusals of a run, so a few entries per minute are enough. Above this limit, the method records nothing, and
-// the refusal is recorded when the run is refused again.
+// The method `refused` records the grants that a run lacked, if they are not recorded yet. One entry has all
+// refusals of a run, so a few entries per minute are enough. Above this limit, the method records nothing, and the
+// refusal is recorded when the run is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return

@@ -26,8 +26,8 @@ func publishing(exports []tutti.Export, keys []string) *published {
 	return &published{exports: policy.Inspect(exports), keys: keys}
 }
 
-// The method `light` reports whether the writer checks a run's publications itself. For a small gate, a check in the
-// writer is faster than to wait for a readers' version.
+// The method `light` reports whether the writer checks a run's publications itself. For a small gate, it is faster to
+// check in the writer than to wait for a readers' version.
 func (p *published) light(size int) bool {
 	return size <= maxSmall && len(p.exports)+len(p.keys) <= maxLight
 }

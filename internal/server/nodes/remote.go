@@ -45,7 +45,8 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return nil, err
 }
 
-// The method `unasked` records a node that answers a question which it did not get.
+// The method `unasked` records that a node has answered a question although the node did not get
+// the question.
 func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
 	return s.do(ctx, func(tx *tx) error {
 		n, err := tx.Node(key) // tx.Node returns why the node is refused

@@ -93,8 +93,9 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 	})
 }
 
-// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. Even a
-// record with as many questions as a gate may have needs only half of this size for the questions and their places.
+// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. The number
+// of questions at a gate is limited. If a record has this number of questions, the questions and their places need
+// only half of maxRecord.
 const maxRecord = 16 << 20
 
 // If the server needs the record of a result for the run's questions, enterRecord waits until the server may read the

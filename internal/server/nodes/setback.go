@@ -35,7 +35,7 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if lost == nil && !unknown {
 		return
 	}
-	if last.SetBack == nil { // if SetBack is set, the server knows it already, and the node must not fill the log
+	if last.SetBack == nil { // if SetBack is set, the server has recorded this already, and the node must not fill the log
 		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
 		if lost != nil {
 			body.Run = lost.Run
@@ -54,7 +54,7 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 // know which changes of that run are on the new machine.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)
-	// if SetBack is set, the server knows it already, and the node must not fill the log
+	// if SetBack is set, the server has recorded this already, and the node must not fill the log
 	if last.Applied == nil || last.SetBack != nil {
 		return
 	}

@@ -60,8 +60,8 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return out, nil
 }
 
-// The method `acting` returns the list of operators who sign actions if the node's list is older, and
-// otherwise nil.
+// The method `acting` returns the list of operators who sign actions, if the node has an older list. In
+// all other cases the method returns nil.
 func (tx *tx) acting(has *uint64) *tutti.Statement {
 	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
 		return &now.Statement

@@ -61,7 +61,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	}
 	manifest, err := core.Decode[tutti.CodeManifest]("manifest", in.Manifest)
 	if err == nil {
-		err = manifest.Validate() // without this check, nodes would refuse the manifest
+		err = manifest.Validate() // without this check, the server would accept a manifest that nodes refuse
 	}
 	if err != nil {
 		return out, err
@@ -141,7 +141,7 @@ func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	}
 	before := tx.Registry.Code[push.Environment]
 	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
-		return // either nodes react at once, or the push goes back to the code that the nodes have now
+		return // nodes react at once, or the pushed code is the code that the nodes have now
 	}
 	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
 	if before.Held {

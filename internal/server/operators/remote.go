@@ -199,8 +199,8 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 }
 
 // The method `announce` records which nodes will make the change, before the server tells any node. If there are
-// many nodes, announce divides their names over several events in one append. Before that, announce checks the
-// caller's access again, because the access may have changed while nodes answered for their facts.
+// many nodes, the method divides their names over several events in one append. Before that, the method checks
+// the caller's access again, because the access may have changed while the nodes sent their facts.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
