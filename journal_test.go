@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// journal returns Puppet's message about a unit that systemd could not start.
+// The function `journal` returns Puppet's message about a unit that systemd could not start.
 func journal(lines ...string) string {
 	return "change from 'stopped' to 'running' failed: Systemd start for web failed!\njournalctl log for web:\n" + strings.Join(lines, "\n")
 }

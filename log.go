@@ -33,8 +33,9 @@ type Trimming interface {
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
 	// Trim removes the events up to and including the event `through`. The argument must be the field Through of the
 	// latest snapshot. The snapshot's Link must be the log's link at this event, and the event must be the last one of
-	// an append. Otherwise the error is CodeInvalid. After Trim, Read and Entries yield the events after `through`. If a
-	// caller asks for earlier events, Read and Entries return CodeNotFound. A repeated Trim is not an error.
+	// an append. If one of these conditions is not met, the error is CodeInvalid. After Trim, the methods Read and
+	// Entries yield the events after `through`. If a caller asks for earlier events, both methods return CodeNotFound. A
+	// repeated Trim is not an error.
 	Trim(ctx context.Context, through uint64) error
 }
 

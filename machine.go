@@ -17,7 +17,7 @@ type Machine struct {
 	SeenAt time.Time `json:"seen_at,omitzero"`
 }
 
-// String is for people.
+// String returns a text for people.
 func (m Machine) String() string {
 	_, ticket, _ := strings.Cut(string(m.Ticket), ":")
 	out := fmt.Sprintf("boot %s, host %s, ticket %.12s", cmp.Or(m.Boot, "unknown"), cmp.Or(m.Host, "unknown"), ticket)

@@ -13,7 +13,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// log returns events with these bodies. Each event happens an hour after the event before it.
+// The function `log` returns events with these bodies. Each event happens an hour after the event
+// before it.
 func log(bodies ...tutti.Body) []tutti.Event {
 	var out []tutti.Event
 	for i, b := range bodies {

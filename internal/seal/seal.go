@@ -138,7 +138,7 @@ func ValidateRecovery(public string) error {
 // the other content of the message.
 const maxBatch = 150 << 10
 
-// encoded returns approximately how many bytes of JSON a secret needs.
+// The function `encoded` returns approximately how many bytes of JSON a secret needs.
 func encoded(s tutti.Secret) int {
 	size := 1024 + len(s.Key) + base64.StdEncoding.EncodedLen(len(s.Recovery))
 	for _, target := range s.For {
@@ -152,8 +152,8 @@ func encoded(s tutti.Secret) int {
 
 func pieceBytes(name, sealed int) int { return 150 + name + base64.StdEncoding.EncodedLen(sealed) }
 
-// CheckKey refuses a key to which nobody can seal. Such a key is not an X25519 key, or is one of the few weak keys that
-// give the same result with each other key.
+// CheckKey refuses a key to which nobody can seal. A key is refused if it is not an X25519 key. A key is also refused
+// if it is one of the few weak keys. A weak key gives the same shared secret with every private key.
 func CheckKey(boxKey string) error {
 	_, err := ToNode(tutti.SecretText{Value: json.RawMessage("1")}, boxKey)
 	return tutti.Wrap(tutti.CodeInvalid, err, "the key for secrets")

@@ -22,7 +22,7 @@ func ParseFacts(raw []byte) (map[string]any, error) {
 	return plain(facts).(map[string]any), nil
 }
 
-// plain replaces the decoder's numbers by Go numbers.
+// The function `plain` replaces the decoder's numbers by Go numbers.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

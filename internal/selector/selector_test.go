@@ -157,8 +157,8 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// TestByName checks that ByName decides if the expression depends only on the name, and otherwise
-// returns NeedsFacts.
+// TestByName checks that ByName decides about expressions that depend only on the name. For other
+// expressions ByName returns NeedsFacts.
 func TestByName(t *testing.T) {
 	for text, want := range map[string]selector.Answer{
 		`true`: selector.Yes, `false`: selector.No,

@@ -64,14 +64,15 @@ func newShopOfStrangers(t *testing.T) *shop {
 	return f
 }
 
-// as opens a visit of an operator, and returns the context of this visit. The operator must have one of these verbs.
-// The log knows the operator's certificate. The visit lasts until the test ends.
+// The method `as` opens a visit of an operator, and returns the context of this visit. The operator must have one of
+// these verbs. The log knows the operator's certificate. The visit lasts until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
 }
 
-// with opens a visit with the certificate that has this serial number, and returns the context of the visit.
+// The method `with` opens a visit with the certificate that has this serial number, and returns the context of the
+// visit.
 func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	inside, leave, err := f.Admit(f.t.Context(), name, serial, verbs...)

@@ -32,7 +32,7 @@ func (p *trimming) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 	return out
 }
 
-// verified fails if the chain of the trail has a gap, or does not reach the last event.
+// The method `verified` fails if the chain of the trail has a gap, or does not reach the last event.
 func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	t.Helper()
 	var c audit.Chain
@@ -52,7 +52,7 @@ func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 func (p *trimming) wantTrail(t *testing.T) {
 	t.Helper()
 	p.audit(t, api.ReadAudit{})
-	synctest.Wait() // the call may have made a snapshot due
+	synctest.Wait() // the call may have caused a snapshot
 	trail, all := p.audit(t, api.ReadAudit{}), p.log.everything()
 	if c := p.verified(t, trail); c.First != 1 || c.Count != len(all) {
 		t.Fatalf("the trail has %d entries from %d on, want %d from 1 on", c.Count, c.First, len(all))

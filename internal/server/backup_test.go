@@ -59,7 +59,7 @@ func TestABackupLacksNothing(t *testing.T) {
 	}
 }
 
-// last returns the last event of a kind.
+// The method `last` returns the last event of a kind.
 func (f *fenced) last(kind string) (out tutti.Body) {
 	f.t.Helper()
 	for _, e := range f.Events() {

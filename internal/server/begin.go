@@ -7,8 +7,9 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// followRotation switches the keys to the phase of the rotation in the log. The server calls followRotation when it
-// starts. If the server uses a key set that the log does not know, followRotation appends this key set to the log.
+// followRotation reads the phase of the rotation from the log, and switches the keys to this phase. The server
+// calls followRotation when it starts. If the server uses a key set that the log does not know, followRotation
+// appends this key set to the log.
 func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
 	if d.Opts.Keys == nil {
 		return nil

@@ -32,7 +32,8 @@ func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	}
 }
 
-// The same limit must hold for a single export.
+// A single export may also need much more memory than its JSON. The server must refuse such an
+// export.
 func TestAnExportThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	const count = 150_000
@@ -104,7 +105,7 @@ func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	}
 }
 
-// sets makes db-01 export this many resources of one type.
+// The function `sets` makes db-01 export this many resources of one type.
 func sets(t *testing.T, f fixture, count int) {
 	t.Helper()
 	exports := make([]tutti.Export, count)
@@ -128,7 +129,7 @@ func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		terms  int
-		reads  int // each read has different terms; if the number is negative, all have the same terms
+		reads  int // number of reads, each with different terms; if the number is negative, all reads have the same terms
 		ask    tutti.Code
 		gate   tutti.Code
 	}{
@@ -177,7 +178,7 @@ func TestAPlanOfMoreNodesThanAnAppendTakesEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Fault(refuseLarge)
-	// The nodes send nothing while the server decides about 20,500 runs, which may take long.
+	// The server decides 20,500 runs, which may take long. The nodes send nothing in that time.
 	f := servertest.Resume(t, log, memory.NewBlobs(), func(o *server.Options) { o.Silence, o.SnapshotEvery = time.Hour, 10*count })
 	f.Push("fleet: test\ngroups: {all: {joined: true}}\nplans: {p: {steps: [{run: all}]}}\n")
 	f.Start("p", tutti.ModeApply)

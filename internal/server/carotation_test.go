@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// turning is a fleet whose keys can be rotated.
+// The type `turning` is a fleet whose keys can be rotated.
 type turning struct {
 	*servertest.Fleet
 	keys *servertest.Keys
@@ -60,7 +60,7 @@ func (f *turning) show() api.CARotation {
 	return r
 }
 
-// behind returns a text with the phase, and with the nodes and operators that have not followed.
+// The method `behind` returns a text with the phase, and with the nodes and operators that have not followed.
 func (f *turning) behind() string {
 	f.t.Helper()
 	r := f.show()
@@ -71,7 +71,7 @@ func (f *turning) behind() string {
 	return strings.Join(words, " ")
 }
 
-// phases returns the phases of the rotation that are in the log.
+// The method `phases` returns the phases of the rotation that are in the log.
 func (f *turning) phases() (out []tutti.RotationPhase) {
 	for _, e := range f.Everything() {
 		if b, is := e.Body.(*tutti.CARotated); is {
@@ -83,7 +83,8 @@ func (f *turning) phases() (out []tutti.RotationPhase) {
 
 var both = []tutti.Digest{min(servertest.OldKeys.CA, servertest.NewKeys.CA), max(servertest.OldKeys.CA, servertest.NewKeys.CA)}
 
-// stand tells the server which CAs and which issuer a node trusts, and returns which ones the node should trust.
+// The function `stand` tells the server which CAs and which issuer a node trusts, and returns which ones the node
+// should trust.
 func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) wire.ToPin {
 	t.Helper()
 	var out wire.ToPin
@@ -286,7 +287,8 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
-// rotates takes all steps of a rotation of the keys. The function leaves out everybody who does not follow.
+// The method `rotates` takes all steps of a rotation of the keys. The method leaves out everybody who does not
+// follow.
 func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()

@@ -24,7 +24,8 @@ var clocks = map[string]func(seq uint64, at time.Time) time.Time{
 	"standing":  func(uint64, time.Time) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) },
 }
 
-// written returns the log as a server with another clock would have written it. The log begins with the first event.
+// The function `written` returns the log as a server with another clock would have written it. The log begins with
+// the first event.
 func written(t *testing.T, entries []tutti.Entry, clock func(uint64, time.Time) time.Time) []tutti.Entry {
 	t.Helper()
 	out := make([]tutti.Entry, len(entries))

@@ -42,7 +42,7 @@ func newCompileFixture(t *testing.T) compileFixture {
 	return out
 }
 
-// begun returns a compileFixture with a claimed run of db-01.
+// The function `begun` returns a compileFixture with a claimed run of db-01.
 func begun(t *testing.T) (compileFixture, tutti.RunID) {
 	t.Helper()
 	f := newCompileFixture(t)
@@ -50,7 +50,7 @@ func begun(t *testing.T) (compileFixture, tutti.RunID) {
 	return f, f.db.MustClaim().Run
 }
 
-// read asks a question for a node and returns the question and its answer in the form of a record.
+// The method `read` asks a question for a node and returns the question and its answer in the form of a record.
 func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName, q tutti.Query) tutti.Read {
 	t.Helper()
 	var a wire.Answer
@@ -60,7 +60,7 @@ func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName,
 	return tutti.Read{Query: q, Found: a.Found, Digest: a.Digest, Seq: a.Seq}
 }
 
-// compiled reports the reads and exports of a compile for a node.
+// The method `compiled` reports the reads and exports of a compile for a node.
 func (f compileFixture) compiled(t *testing.T, in wire.ServedCatalog) {
 	t.Helper()
 	if err := f.host.Call(wire.OpCompiled, in, nil); err != nil {
@@ -261,7 +261,7 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 	}
 }
 
-// exports returns the exports that web-01 would collect.
+// The method `exports` returns the exports that web-01 would collect.
 func (f compileFixture) exports() []tutti.Export {
 	var a wire.Answer
 	if err := f.host.Call(wire.OpAsk, wire.Question{For: "web-01", Query: collects}, &a); err != nil {
@@ -331,7 +331,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 		return run, n.Gate(wire.Gate{Run: run})
 	}
 	job := converge()
-	// Both nodes compile. The node that arrives first waits for the other one. After that the exporter goes first.
+	// Both nodes compile. The reader arrives at its gate first and waits for the exporter. Then the exporter goes first.
 	web, held := compile(f.web, nil, collects)
 	if held.Verdict != tutti.GateHold {
 		t.Fatalf("the reader, alone: %+v, want hold", held)

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// exported tells the server that a compile of db-01 exports a database.
+// The method `exported` tells the server that a compile of db-01 exports a database.
 func (f compileFixture) exported(run tutti.RunID, title string) error {
 	return f.host.Call(wire.OpCompiled, wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
 }
@@ -58,7 +58,7 @@ func TestTheRecordOfARunIsBounded(t *testing.T) {
 	}
 }
 
-// between is a blob store that calls a function once, before it returns the size of a blob.
+// The type `between` is a blob store that calls a function once, before it returns the size of a blob.
 type between struct {
 	tutti.Blobs
 	digest tutti.Digest

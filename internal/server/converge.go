@@ -10,10 +10,10 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// rest returns how long the server waits before its next decision on converge steps. The arguments are the number of
-// nodes and the duration of the last decision. If thousands of nodes need a run, a decision after every append would
-// leave the writer no time for other work. The next decision considers everything that has happened in the meantime.
-// It comes at the latest with the first tick after the wait.
+// The function `rest` returns how long the server waits before its next decision on converge steps. The arguments
+// are the number of nodes and the duration of the last decision. If thousands of nodes need a run, a decision after
+// every append would leave the writer no time for other work. The next decision considers everything that has
+// happened in the meantime. It comes at the latest with the first tick after the wait.
 func rest(nodes int, took time.Duration) time.Duration {
 	const few, most = 500, 2 * time.Second
 	if nodes <= few {
@@ -69,18 +69,18 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 	return len(bodies) > 0
 }
 
-// unnoted returns why a node could not note runs that Tutti did not start.
+// The method `unnoted` returns why a node could not note runs that Tutti did not start.
 func (d *decider) unnoted(node tutti.NodeName) string {
 	_, beat := d.Presence.Last(node)
 	return beat.Unnoted
 }
 
-// name adds the run id and the names of the volatile facts to an order.
+// The method `name` adds the run id and the names of the volatile facts to an order.
 func (tx *tx) name(b *tutti.RunWanted) {
 	b.Order.Run, b.Order.VolatileFacts = tx.Core.Opts.NewRunID(), tx.Fleet().VolatileFacts
 }
 
-// react starts a job if the fleet reacts by itself to a change.
+// The method `react` starts a job if the fleet reacts by itself to a change.
 func (tx *tx) react(view converge.View) bool {
 	if _, pushed := tx.Registry.Code[view.Environment]; !pushed && view.Environment != "" {
 		return false

@@ -22,7 +22,7 @@ type decider struct {
 	held    bool      // the disk had no room at the last decision
 	heldTo  time.Time // when the disk last had no room
 	rung    map[tutti.JobID]rungLeases
-	resting time.Time // until then the server takes no decision on converge steps
+	resting time.Time // before this time the server takes no decision on converge steps
 }
 
 // tx is a transaction for the decisions that the server takes by itself.

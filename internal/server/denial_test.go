@@ -95,7 +95,7 @@ func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 			}
 			bytes, entries = bytes+len(raw), entries+1
 		}
-		first := 60 // this many strangers get their own entries at first, but not again in each hour
+		first := 60 // this many strangers get their own entries, but only once
 		if most := (1 << 20) * hours / 24; bytes > most || entries > hours*66+first {
 			t.Errorf("%d entries with %d bytes in %d hours, want at most %d bytes", entries, bytes, hours, most)
 		}
@@ -110,8 +110,8 @@ func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 	})
 }
 
-// TestWhoHasAnothersTokenShows checks that the log shows if somebody else uses a stolen
-// token, even among many attempts of strangers.
+// TestWhoHasAnothersTokenShows checks that the use of a stolen token has its own entry in the log, even among many
+// attempts of strangers.
 func TestWhoHasAnothersTokenShows(t *testing.T) {
 	f := newFixture(t)
 	token := newToken(t, f.Fleet, api.CreateToken{Name: "new-*"})

@@ -23,7 +23,7 @@ func newToken(t *testing.T, f *servertest.Fleet, in api.CreateToken) api.Created
 	return token
 }
 
-// machine is a machine that has not joined.
+// The function `machine` returns a machine that has not joined.
 func machine(f *servertest.Fleet, name tutti.NodeName, key string) *servertest.Node {
 	return &servertest.Node{Name: name, Key: servertest.Key(key), Fleet: f}
 }
@@ -205,7 +205,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-// replace makes another machine take over the name db-01.
+// The function `replace` makes another machine take over the name db-01.
 func replace(t *testing.T, f fixture) *servertest.Node {
 	t.Helper()
 	if err := f.ReplaceNode(servertest.Operator(), "db-01"); err != nil {

@@ -237,7 +237,7 @@ func TestExportsAfterASnapshot(t *testing.T) {
 	})
 }
 
-// slowBlobs is a blob store. Its method Get waits until the test lets Get go on.
+// slowBlobs is a blob store. Its method `Get` waits until the test lets the method go on.
 type slowBlobs struct {
 	tutti.Blobs
 	asked, may chan struct{}
@@ -261,7 +261,7 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 			o.Blobs = slow
 		})
 		db := f.Join("db-01")
-		// With this grant instead of the old one, a push reads no blob.
+		// A push reads no blob if the fleet file has this grant instead of the grant for databases.
 		f.Push(strings.Replace(onePlan, "{type: Database, defined: true, most: 50000}", "Host", 1))
 		f.Start("deploy", tutti.ModeApply)
 		o := db.MustClaim()
@@ -360,8 +360,8 @@ func TestAResourceBehindAProof(t *testing.T) {
 	check("after a local run that did not compile and has no report")
 }
 
-// TestALateReport checks that an explanation of a resource uses the later one of two runs,
-// even if its result arrives first.
+// TestALateReport checks an explanation of a resource after two runs. The explanation uses the later run, even if
+// the result of this run arrives first.
 func TestALateReport(t *testing.T) {
 	f := newFenced(t)
 	f.converge()

@@ -14,7 +14,7 @@ import (
 
 func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
 
-// compiles lets db-01 claim a run and report a catalog that was compiled with these facts.
+// The method `compiles` lets db-01 claim a run and report a catalog that was compiled with these facts.
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
@@ -24,8 +24,8 @@ func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	return run, h.db.Gate(gate).Verdict
 }
 
-// pass lets db-01 compile with these facts, pass the gate of a converge job, change something and end
-// the run.
+// The method `pass` lets db-01 compile with these facts, pass the gate of a converge job, change something and end the
+// run.
 func (h *factsHouse) pass(facts string) tutti.RunID {
 	h.t.Helper()
 	run, verdict := h.compiles(facts)
@@ -45,7 +45,7 @@ func (h *factsHouse) end(result tutti.Result) {
 	}
 }
 
-// stopped reports the end of a run that the gate has stopped.
+// The method `stopped` reports the end of a run that the gate has stopped.
 func (h *factsHouse) stopped(run tutti.RunID) {
 	h.t.Helper()
 	result := servertest.Result(run, "")
@@ -68,7 +68,7 @@ type factsHouse struct {
 	db *servertest.Node
 }
 
-// tell reports the present facts of the node.
+// The method `tell` reports the present facts of the node.
 func (h *factsHouse) tell(run tutti.RunID, facts string, changed ...string) error {
 	return h.db.Call(wire.OpFacts, tutti.FactsSeen{Run: run, Facts: factsDigest(facts), Changed: changed}, nil)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// hang is how long a test waits for an event before it fails. Even a slow machine does not need this long.
+// The constant `hang` is how long a test waits for an event before it fails. Even a slow machine does not
+// need this long.
 const hang = 3 * time.Minute
 
 // twoSteps is a plan in which the group web follows the group db.
@@ -44,7 +45,7 @@ func newFixture(t *testing.T) fixture {
 	return out
 }
 
-// started returns a fixture with a running job. The node db-01 has claimed its run.
+// The function `started` returns a fixture with a running job. The node db-01 has claimed its run.
 func started(t *testing.T, mode tutti.Mode) (fixture, tutti.JobID, tutti.Order) {
 	t.Helper()
 	f := newFixture(t)

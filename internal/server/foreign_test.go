@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// foreign returns a foreign run and its report. Each number `i` gives another run. All these runs start after the
-// runs of servertest.Result. A run with a larger number starts later.
+// The function `foreign` returns a foreign run and its report. Each number `i` gives another run. All these runs
+// start after the runs of servertest.Result. A run with a larger number starts later.
 func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutti.Foreign, []byte) {
 	report := fmt.Appendf(nil, `{"status": %q, "puppet_version": "8.10.0", "logs": [{"level": "err", "message": "foreign %d"}]}`, outcome, i)
 	result := servertest.Result(tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)), outcome)
@@ -35,7 +35,7 @@ func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutt
 
 func whole(f *tutti.Foreign) { f.Whole = true }
 
-// tell makes a node report a foreign run.
+// The function `tell` makes a node report a foreign run.
 func tell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) error {
 	t.Helper()
 	message, err := wire.EncodeForeign(f, report)
@@ -220,7 +220,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 }
 
 // TestAForeignRunOfTheFutureThatMakesItsNodeWorse: the clock of a node is hours ahead. The server keeps a run that
-// changed the node or failed, because otherwise the node would count as good.
+// changed the node or failed, because without this run the node would count as good.
 func TestAForeignRunOfTheFutureThatMakesItsNodeWorse(t *testing.T) {
 	changed := func(f *tutti.Foreign) { f.Result.Counts.Changed = 1 }
 	unwatched := func(f *tutti.Foreign) { f.Unwatched = true }

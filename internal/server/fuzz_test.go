@@ -18,9 +18,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// scripts are messages of nodes, one message per line: the node, the operation and the content. RUN
-// is the active run of the node. CODE is the code of this run, and FILE is a file of this code.
-// BLOB is the content that the latest blobput stored.
+// The variable `scripts` are messages of nodes, one message per line: the node, the operation and
+// the content. RUN is the active run of the node. CODE is the code of this run, and FILE is a file
+// of this code. BLOB is the content that the latest blobput stored.
 var scripts = []string{
 	`db claim {}
 db hiera {"run":"RUN"}
@@ -84,7 +84,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// stage moves a job forward by some steps.
+// The method `stage` moves a job forward by some steps.
 func (f fixture) stage(n uint8) {
 	steps := []func(){
 		func() { f.Start("deploy", tutti.ModeApply) },
@@ -107,7 +107,7 @@ func (f fixture) active(node tutti.NodeName) tutti.RunID {
 	return nodes[i].Active
 }
 
-// say sends one line of a script.
+// The method `say` sends one line of a script.
 func (f fixture) say(t *testing.T, line []byte, seed uint64) {
 	t.Helper()
 	who, rest, _ := bytes.Cut(line, []byte(" "))

@@ -103,8 +103,8 @@ func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State 
 	return s
 }
 
-// settle lets the engine decide until it decides nothing more. The function folds each decision in the form that
-// the log stores.
+// The function `settle` lets the engine decide until it decides nothing more. The function folds each decision
+// in the form that the log stores.
 func settle(t *testing.T, s *fold.State) {
 	t.Helper()
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)

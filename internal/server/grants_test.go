@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// exporting returns twoSteps with other grants for db.
+// The function `exporting` returns twoSteps with other grants for db.
 func exporting(grants string) string {
 	return strings.Replace(twoSteps, "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]", grants, 1)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// ticket returns a ticket for tests. It is as long as a real ticket.
+// The function `ticket` returns a ticket for tests. It is as long as a real ticket.
 func ticket(name string) string { return name + strings.Repeat(".", 40) }
 
-// copied makes a copy of a node's machine, and both copies send messages. After the call, `n` is the second copy,
-// and `first` is the first one.
+// The function `copied` makes a copy of a node's machine, and both copies send messages. After the call, `n` is the
+// second copy, and `first` is the first one.
 func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	t.Helper()
 	if err := n.Hello(ticket("t1"), "boot-0"); err != nil {
@@ -33,10 +33,10 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
 		t.Fatalf("the first machine, whose ticket was exchanged by its copy: %v", err)
 	}
-	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // until now the node may also be one machine that was set back
+	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // before this call there may also be only one machine that was set back
 		t.Fatal(err)
 	}
-	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // until now somebody may also be switching one machine between snapshots
+	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // before this call somebody may also be switching one machine between snapshots
 		t.Fatal(err)
 	}
 	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
@@ -315,7 +315,8 @@ func TestHellosThatAreNone(t *testing.T) {
 	}
 }
 
-// Each exchange of a ticket is an event, so the number of exchanges is limited. Otherwise a node could fill the log.
+// Each exchange of a ticket is an event, so the number of exchanges is limited. Without this limit a node could fill
+// the log.
 func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())

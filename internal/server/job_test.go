@@ -191,7 +191,8 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 	}
 }
 
-// watch returns everything that a watcher receives, and calls the function `told` after each item.
+// The function `watch` returns everything that a watcher receives, and calls the function `told`
+// after each item.
 func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(api.Watched)) ([]api.Watched, error) {
 	var out []api.Watched
 	err := f.WatchJob(ctx, in, func(w api.Watched) error {
@@ -320,7 +321,7 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 			}
 		}
 		wantVerdict(t, f, job, "")
-		// After its start a server waits for the whole deadline before it gives up a node.
+		// A server that has just started waits for the whole deadline before it gives up a node.
 		f = f.Restart()
 		db.Fleet = f
 		time.Sleep(29 * time.Second)

@@ -28,8 +28,8 @@ import (
 
 const snapshotEvery = 20
 
-// trimming is a server that drops old events early. For comparison, trimming also has all events that the
-// server's log ever had.
+// The type `trimming` is a server that drops old events early. For comparison, the type also has all events that
+// the server's log ever had.
 type trimming struct {
 	*servertest.Fleet
 	log  *allLog
@@ -77,7 +77,7 @@ func (l *allLog) point(name string, here bool) error {
 	return l.at(name)
 }
 
-// everything returns all events, also the dropped ones. Their exports are loaded.
+// The method `everything` returns all events, also the dropped ones. Their exports are loaded.
 func (l *allLog) everything() []tutti.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ plans:
     steps: [{run: db}]
 `
 
-// jobs starts and completes this many jobs, one after the other.
+// The method `jobs` starts and completes this many jobs, one after the other.
 func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	t.Helper()
 	var out []tutti.JobID
@@ -136,7 +136,8 @@ func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	return out
 }
 
-// job starts and completes a job with one run. The run exports a resource, publishes a value, and stores a record.
+// The method `job` starts and completes a job with one run. The run exports a resource, publishes a value, and
+// stores a record.
 func (p *trimming) job() (tutti.JobID, error) {
 	job, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {
@@ -166,14 +167,14 @@ func (p *trimming) job() (tutti.JobID, error) {
 func (p *trimming) wantWhole(t *testing.T) {
 	t.Helper()
 	now := p.State()
-	synctest.Wait() // the call may have made a snapshot due
+	synctest.Wait() // the call may have caused a snapshot
 	if diff := server.Fold(p.log.everything()).Diff(now, time.Now()); diff != "" {
 		t.Errorf("-all that ever was +the server\n%s", diff)
 	}
 	p.State() // without this call, the writer could do its next work during the comparison
 }
 
-// first returns the number of the first event that the log still has.
+// The method `first` returns the number of the first event that the log still has.
 func (p *trimming) first(t *testing.T) uint64 {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
@@ -281,7 +282,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				}
 				p = p.again(t)
 				synctest.Wait()
-				p.first(t) // the method first also waits until the log has dropped the events of the snapshot
+				p.first(t) // the method `first` also waits until the log has dropped the events of the snapshot
 				p.wantWhole(t)
 				time.Sleep(time.Minute) // after this time the interrupted work is given up
 				p.jobs(t, 4)
@@ -313,7 +314,7 @@ func (p *trimming) wantSwept(t *testing.T) {
 	}
 }
 
-// trail returns the whole audit trail, verified.
+// The method `trail` returns the whole audit trail, verified.
 func (p *trimming) trail(t *testing.T) []api.AuditEntry {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())

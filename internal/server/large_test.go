@@ -17,8 +17,8 @@ import (
 )
 
 // A decoded list of empty objects needs up to a hundred times as much memory as its JSON. The server refuses such a
-// message before it decodes the message, because the sender may not send it, or because the list has too many
-// elements.
+// message before it decodes the message, because the sender is not allowed to send the message, or because the list
+// has too many elements.
 func TestNoListGrowsInMemory(t *testing.T) {
 	many := func(bytes int) string { return strings.Repeat("{},", bytes/3) + "{}" }
 	few := many(900 << 10)

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// stands lets a node report the state of its lease, and returns the order of the server.
+// The function `stands` lets a node report the state of its lease, and returns the order of the server.
 func stands(t *testing.T, n *servertest.Node, r tutti.LeaseReport) tutti.LeaseOrder {
 	t.Helper()
 	var out tutti.LeaseOrder
@@ -30,7 +30,7 @@ func held(job tutti.JobID) tutti.LeaseReport {
 	return tutti.LeaseReport{Job: job, Ours: true, Message: "Tutti job " + string(job)}
 }
 
-// exclusive starts the plan as an exclusive job.
+// The method `exclusive` starts the plan as an exclusive job.
 func (f fixture) exclusive(t *testing.T) tutti.JobID {
 	t.Helper()
 	why := "new kernel"
@@ -54,7 +54,7 @@ func (f fixture) leaseRings(n int) map[tutti.NodeName]int {
 	return out
 }
 
-// resumed returns the fixture after the server was killed and started again.
+// The method `resumed` returns the fixture after the server was killed and started again.
 func (f fixture) resumed() fixture {
 	g := f.Restart()
 	return fixture{Fleet: g, db: g.Node("db-01"), web1: g.Node("web-01"), web2: g.Node("web-02")}

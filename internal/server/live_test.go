@@ -68,8 +68,8 @@ func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 }
 
 // TestAGoodbyeIsForPeople checks a node whose agent has announced its end. The server lists the node as stopped
-// until the node sends another message. A goodbye is not a sign of life. So this node stops being connected at
-// the same time as a node that has only become silent.
+// until the node sends another message. A goodbye is not a sign of life. So the server counts this node as not
+// connected after the same time as a node that is silent without a goodbye.
 func TestAGoodbyeIsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

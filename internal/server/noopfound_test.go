@@ -13,14 +13,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// preview makes db-01 do a noop run that finds these resources out of sync.
+// The method `preview` makes db-01 do a noop run that finds these resources out of sync.
 func (f *fenced) preview(found ...string) {
 	f.t.Helper()
 	f.reports(tutti.ModeNoop, "same", tutti.Unchanged, nil, found...)
 }
 
-// reports starts a job for db-01, with or without tags, and reports how its run ends. The digest of the catalog is
-// the digest of the text `catalog`.
+// The method `reports` starts a job for db-01, with or without tags, and sends the result of the job's run. The
+// digest of the catalog is the digest of the text `catalog`.
 func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
 	f.t.Helper()
 	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
@@ -38,7 +38,7 @@ func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome,
 	f.report(order.Run, result, found...)
 }
 
-// breaks starts a converge job in which the run of db-01 fails before its gate and changes nothing.
+// The method `breaks` starts a converge job in which the run of db-01 fails before its gate and changes nothing.
 func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	f.t.Helper()
 	job, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})
@@ -57,7 +57,7 @@ func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	}
 }
 
-// report ends a run with a report. In the report these resources are out of sync and were not changed.
+// The method `report` ends a run with a report. In the report these resources are out of sync and were not changed.
 func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	f.t.Helper()
 	ended := enclosing(run, `{"resource_statuses": {}}`, "log")

@@ -44,7 +44,7 @@ type keptEntry struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// golden is the state that a server folds from a log.
+// The type `golden` is the state that a server folds from a log.
 type golden struct {
 	Jobs      []api.JobView               `json:"jobs"`
 	Watched   map[tutti.JobID][]string    `json:"watched"`
@@ -110,7 +110,7 @@ func writeJSON(t *testing.T, name string, v any) {
 // plainLog is a log without support for snapshots: a server folds all of it.
 type plainLog struct{ tutti.Log }
 
-// fold starts a server with a log and makes all read requests.
+// The method `fold` starts a server with a log and makes all read requests.
 func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	t.Helper()
 	blobs := memory.NewBlobs()
@@ -239,7 +239,7 @@ func (l keptLog) wantGolden(t *testing.T, dir, how string, change func(*server.O
 	}
 }
 
-// within removes from the value `got` all fields that the value `want` does not have, and returns
+// The function `within` removes from the value `got` all fields that the value `want` does not have, and returns
 // the result.
 func within(want, got any) any {
 	switch w := want.(type) {
@@ -467,7 +467,7 @@ func (p *trimming) factsChange(t *testing.T) {
 	h.must(h.tell(r.LastRun, "other", "ssh"))
 }
 
-// exclusive begins an exclusive job in which one node is disabled.
+// The method `exclusive` begins an exclusive job in which one node is disabled.
 func (p *trimming) exclusive(t *testing.T, nodes ...*servertest.Node) {
 	t.Helper()
 	why := "new kernel"
@@ -535,7 +535,8 @@ func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	end(second, result)
 }
 
-// act claims a run and completes it. If the gate stops the run, the method claims and completes a second run.
+// The method `act` claims a run and completes it. If the gate stops the run, the method claims and completes a
+// second run.
 func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run

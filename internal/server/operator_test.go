@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// issue issues a certificate to an operator and admits the operator.
+// The function `issue` issues a certificate to an operator and admits the operator.
 func issue(t *testing.T, f *servertest.Fleet, name string) (inside context.Context, leave func()) {
 	t.Helper()
 	out, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: name, Request: []byte("request")})

@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// mistaken is a blob store that reports a large size for one blob, and panics when somebody reads this blob.
+// The type `mistaken` is a blob store that reports a large size for one blob, and panics when somebody reads this
+// blob.
 type mistaken struct {
 	*memory.Blobs
 	of tutti.Digest
@@ -32,8 +33,8 @@ func (b *mistaken) Get(ctx context.Context, digest tutti.Digest) ([]byte, error)
 	return b.Blobs.Get(ctx, digest)
 }
 
-// TestAPanicKeepsNoRoom checks that a panic in a call fails this call and frees the room of the call. Otherwise a few
-// such calls would use up the room for content that the server reads.
+// TestAPanicKeepsNoRoom checks that a panic in a call fails this call and frees the room of the call. If such a call
+// kept its room, a few calls would use up the room for content that the server reads.
 func TestAPanicKeepsNoRoom(t *testing.T) {
 	for name, panics := range map[string]func(t *testing.T, f compileFixture, blobs *mistaken, order *tutti.Order) (op string, in any){
 		"the manifest of code": func(_ *testing.T, f compileFixture, blobs *mistaken, order *tutti.Order) (string, any) {

@@ -38,8 +38,8 @@ func pauseFor(t *testing.T, f *servertest.Fleet, target string, d time.Duration)
 	}
 }
 
-// pass lets a node claim a run, read the value of `key` if the key is not empty, pass the gate and
-// end the run.
+// The function `pass` lets a node claim a run, read the value of `key` if the key is not empty, pass the gate
+// and end the run.
 func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	t.Helper()
 	o := n.MustClaim()
@@ -55,7 +55,7 @@ func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	return o
 }
 
-// idle waits for the time `d`. The nodes `names` stay connected.
+// The function `idle` waits for the time `d`. The nodes `names` stay connected.
 func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.NodeName) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -69,7 +69,7 @@ func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.Nod
 	synctest.Wait()
 }
 
-// claimants lets these nodes claim, and returns the nodes that get work.
+// The function `claimants` lets these nodes claim, and returns the nodes that get work.
 func claimants(f *servertest.Fleet, names ...tutti.NodeName) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, n := range names {

@@ -92,7 +92,7 @@ func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
 	return ""
 }
 
-// probe sends one request. A probe returns nil if the wait is over.
+// The type `probe` sends one request. A probe returns nil if the wait is over.
 type probe func(context.Context) error
 
 // probeOf returns the probe of a wait step. The probe does not refer to the fold.
@@ -107,7 +107,7 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 	return func(ctx context.Context) error { return probeHTTP(ctx, wait.HTTP) }
 }
 
-// probe repeats the question until the answer is good. After a good answer, the method ends the
+// The method `probe` repeats the question until the answer is good. After a good answer, the method ends the
 // step. The engine checks the timeout of the step, and reports the last answer.
 func (d *decider) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)

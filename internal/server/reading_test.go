@@ -149,7 +149,7 @@ func TestLargeFilesAreReadByTurns(t *testing.T) {
 // oneStep is a plan with one step on one node.
 const oneStep = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [db-01]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
 
-// slow is a blob store that returns some content only when the test says so.
+// The type `slow` is a blob store that returns some content only when the test says so.
 type slow struct {
 	*memory.Blobs
 	of     tutti.Digest
@@ -203,7 +203,7 @@ func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// sized is a blob store that reports a larger size for some content.
+// The type `sized` is a blob store that reports a larger size for some content.
 type sized struct {
 	*memory.Blobs
 	of   tutti.Digest

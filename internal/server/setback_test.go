@@ -17,7 +17,7 @@ import (
 // oneNode is a fleet in which only converge jobs cause runs.
 const oneNode = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups:\n  db: {nodes: [db-01]}\n"
 
-// fenced is a fleet with the node db-01, whose agent keeps fences.
+// The type `fenced` is a fleet with the node db-01, whose agent keeps fences.
 type fenced struct {
 	*servertest.Fleet
 	t  *testing.T
@@ -111,8 +111,8 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
-// wantWhy checks what db-01 needs. If `want` is "good: ", the text must begin with it. If `want` is
-// another text, the result must contain it.
+// wantWhy checks what db-01 needs. If `want` is "good: ", the result of `why` must begin with this text. If `want` is
+// another text, the result must contain this text.
 func (f *fenced) wantWhy(when, want string) {
 	f.t.Helper()
 	why := f.why()

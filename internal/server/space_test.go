@@ -71,7 +71,8 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	if got := f.Since(before); len(got) != 0 {
 		t.Errorf("the log took %v", got)
 	}
-	// A run that has begun can go on to its end, and no other run begins after it.
+	// While the disk is full, a run that has begun can go on to its end. After that no other run
+	// begins.
 	db.Gate(wire.Gate{Run: order.Run, CatalogReport: tutti.CatalogReport{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)
@@ -103,7 +104,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 
 var errEnough = tutti.Errorf(tutti.CodeInternal, "enough")
 
-// A wanted run begins when the disk has room, even if that takes long.
+// A wanted run begins when the disk has room again, even if the disk is full for long.
 func TestFullDiskHoldsWhatWasNotClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}

@@ -103,7 +103,7 @@ func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stor
 	return a
 }
 
-// The method `tuttis` returns Tutti's answer to the same question.
+// The method `tuttis` returns Tutti's answer to the question that `collect` asks.
 func (f storedFixture) tuttis() []string {
 	var out []string
 	for _, e := range f.exports() {

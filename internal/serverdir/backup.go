@@ -106,8 +106,8 @@ func LastBackup(dir string) (made, began time.Time) {
 	return note.At, began
 }
 
-// BackupName returns the name of a backup in a directory of backups. The names sort by
-// time.
+// BackupName returns the name of a backup in a directory of backups. If names of backups are sorted, the
+// oldest backup comes first.
 func BackupName(at time.Time) string { return "tutti-" + at.UTC().Format("20060102T150405Z") + ".tar" }
 
 var backupRE = regexp.MustCompile(`^tutti-\d{8}T\d{6}Z\.tar$`)

@@ -17,8 +17,9 @@ const (
 	contentStream = "TUTTI_BLOBS" // the name in natsbus
 )
 
-// Content has the same purpose for blobs as Head for the log. A file contains the sequence up to which blobs were
-// acknowledged. The file is written after each append. Content may be older than the blobs on disk, but never newer.
+// Content knows which blobs were acknowledged, as Head knows which events were. A file contains the sequence up to
+// which blobs were acknowledged. The file is written after each append to the log. Content may be older than the blobs
+// on disk, but never newer.
 type Content struct {
 	path string
 

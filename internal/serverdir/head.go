@@ -125,7 +125,7 @@ func (h *Head) lost(end uint64, damage string) error {
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// Witnessed is a log that notes each acknowledged append in the file head.
+// Witnessed is a log that notes each acknowledged append in a Head.
 type Witnessed struct {
 	*natsbus.Log
 	head    *Head

@@ -104,7 +104,8 @@ func (f *Fleet) Restart(change ...func(*server.Options)) *Fleet {
 // Operator returns a context of the operator ada.
 func Operator() context.Context { return tutti.WithActor(context.Background(), "operator:ada") }
 
-// CodePath is the path of the only file in the code that Push pushes. CodeContent is its content.
+// CodePath is the path of the only file in the code that Push pushes. CodeContent is the content of
+// this file.
 const (
 	CodeContent = "notify { 'hello': }\n"
 	CodePath    = "manifests/site.pp"

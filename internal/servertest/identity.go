@@ -92,9 +92,9 @@ func (i *Identity) Revoked() []tutti.NodeKey {
 	return slices.Clone(i.revoked)
 }
 
-// OperatorLife is the lifetime of a certificate that IssueOperator creates. OperatorLife is short,
-// but more than a day. A test that sleeps until a certificate has expired must run all timers of
-// the server in this time.
+// OperatorLife is the lifetime of a certificate that IssueOperator creates. OperatorLife is more
+// than a day. It is short because a test may sleep until a certificate has expired, and in this
+// sleep all timers of the server must run.
 const OperatorLife = 26 * time.Hour
 
 // IssueOperator implements server.Identity. IssueOperator writes the operator's name as the

@@ -159,8 +159,8 @@ func (n *Node) Pass() tutti.Order {
 	return o
 }
 
-// Result returns a result of one second, at the start time of synctest. A failed result has the
-// reason resources.
+// Result returns the result of a run that began at the start time of synctest and lasted one
+// second. A failed result has the reason resources.
 func Result(run tutti.RunID, outcome tutti.Outcome) tutti.Result {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := tutti.Result{Run: run, Outcome: outcome, StartedAt: start, EndedAt: start.Add(time.Second)}

@@ -21,8 +21,8 @@ const (
 	// readingWait is how long a reading waits for its turn. The constant is shorter than the time
 	// that an agent waits for one answer.
 	readingWait = 20 * time.Second
-	// CostOfRecord and CostOfManifest are how many copies of a record and of signed code are in memory, while they are
-	// decoded and afterwards.
+	// CostOfRecord is how many copies of a record are in memory while the record is decoded, and afterwards.
+	// CostOfManifest is the same number for signed code.
 	CostOfRecord   = 4
 	CostOfManifest = 3
 )

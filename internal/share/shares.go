@@ -13,7 +13,8 @@ import (
 // questions at once, because the calls of other nodes and the writer need the same processors.
 const (
 	// MaxAskCost is the largest number of comparisons (see data.State.Cost) for one question. A question with twenty
-	// terms that matches all of 50,000 nodes needs a little more than a million. A comparison takes up to 25 ns.
+	// terms that matches all of 50,000 nodes needs a little more than a million comparisons. A comparison takes up to 25
+	// ns.
 	MaxAskCost = 5_000_000
 	// A node may request CostAtOnce comparisons at once. After each second the node may request costEach
 	// more. A question with the cost MaxAskCost takes about 100 ms.
@@ -28,7 +29,8 @@ const (
 	// costOfExport is the additional cost of a decision about an export that the node has not sent itself.
 	costOfExport = 10
 	// CostOfRenewal is the cost of a new JWT. The server signs it, which takes about 0.6 ms. CostOfClaim is the cost of a
-	// claim, which needs the writer. An honest node claims when the server rings, and otherwise about twice a minute.
+	// claim, which needs the writer. An honest node claims when the server rings. Without a ring it claims about twice a
+	// minute.
 	CostOfRenewal = 25_000
 	CostOfClaim   = 4_000
 	// Costly is the cost above which a question waits for a slot.

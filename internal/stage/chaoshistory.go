@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// remembered contains the jobs and runs from before the chaos.
+// The type `remembered` contains the jobs and runs from before the chaos.
 type remembered struct {
 	jobs map[tutti.JobID]bool
 	runs map[tutti.RunID]bool

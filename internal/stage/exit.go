@@ -17,5 +17,5 @@ func commandExit(err error) error {
 	if code := exit.ExitCode(); code >= 0 {
 		return cli.CommandExit(code)
 	}
-	return cli.CommandExit(128 + 9) // only a kill ends attached commands
+	return cli.CommandExit(128 + 9) // the only signal that ends attached commands is SIGKILL
 }

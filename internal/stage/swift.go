@@ -52,8 +52,8 @@ type swiftAnswer struct {
 	content []byte
 }
 
-// systemd calls Swift's units started before their servers listen. The proxy does not use a server
-// for a minute after the server did not answer.
+// systemd reports a unit of Swift as started before the unit's server listens. If a server does not
+// answer, the proxy does not use this server for a minute.
 const (
 	swiftDeadline   = 2 * time.Minute
 	swiftAgainEvery = 3 * time.Second

@@ -1,7 +1,7 @@
-// Package sweep removes content that nothing names any more, while other goroutines store and use content.
-// A successful call of Put, Get or `Has` confirms that content is there. After that, the content stays for the time Idle. In
-// this time the user of the content can name it. While content is being removed, nobody can use this content. A Put waits and then
-// stores the content again.
+// Package sweep removes content that nothing names any more, while other goroutines store and use content. A
+// successful call of `Put`, `Get` or `Has` confirms that content is there. After that, the content stays for the
+// time Idle. In this time the user of the content can name it. While content is being removed, nobody can use this
+// content. A call of `Put` waits, and then stores the content again.
 //
 // The times of use are only in memory. So a new Blobs removes nothing until the time Idle has passed.
 package sweep

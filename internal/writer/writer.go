@@ -7,8 +7,8 @@
 // is on disk. If the log refuses an append, another writer has written to the log, so this writer must end. After a
 // refused append, the writer's state in memory is wrong, and Run returns.
 //
-// An alternative was rejected: a lock around the state, and one append per request. Such a lock would either be
-// held during the fsync, or an answer could leave before the append on which it depends.
+// An alternative was rejected: a lock around the state, and one append per request. Either such a lock would be held
+// during the fsync, or the server could send an answer before the append of this answer is on disk.
 package writer
 
 import (
@@ -32,7 +32,7 @@ import (
 const (
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
-	maxAppend      = 10_000 // events; the log accepts twice as many, and no command emits more
+	maxAppend      = 10_000 // events; no command emits more events, and the log accepts twice this number
 	tick           = 250 * time.Millisecond
 	foldAhead      = 1024 // events by which the writer's fold may be ahead of the readers' fold during the start
 )
@@ -289,9 +289,10 @@ func (w *Writer) work(tx *Tx, c *command) (err error) {
 
 // The method `woke` notices that this process did not run for some time. A signal or the virtual machine may have
 // stopped the process, or the process may have waited for a disk. The server could not receive messages of nodes in
-// this time, so their silence means nothing. So each node gets a full deadline again, as after a start. The ticker of
-// a running writer wakes the writer far more often. A shorter pause does not matter: a node that beats will not be
-// late because of the pause. Go's times have a monotonic clock, so a change of the clock does not look like a pause.
+// this time, so their silence means nothing. So each node gets a full deadline again, as after a start. If the process
+// runs, a ticker wakes the writer far more often. The method ignores a short pause, because a node that beats will not
+// be late because of such a pause. Go's times have a monotonic clock, so a change of the clock does not look like a
+// pause.
 func (w *Writer) woke(now time.Time) {
 	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
 		w.opts.Logger.Warn("the server was stopped for a while, so all deadlines begin again", "for", paused.Round(time.Second))

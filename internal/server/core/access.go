@@ -17,8 +17,8 @@ import (
 // LocalOperator is the name of an operator who connects through the server's own socket.
 const LocalOperator = "local"
 
-// access knows which operators may connect, and which of their requests are open now. The type follows
-// the log outside the writer, so that a refused request does not load the writer.
+// The type `access` knows which operators may connect, and which of their requests are open now. The type follows the
+// log outside the writer, so that a refused request does not load the writer.
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
@@ -33,8 +33,8 @@ type access struct {
 // certificate.
 const maxStrange = 100
 
-// note keeps the certificate of a visit during a rotation if the log does not know this certificate. The caller
-// holds the lock.
+// The method `note` keeps the certificate of a visit during a rotation if the log does not know this certificate. The
+// caller holds the lock.
 func (a access) note(v *Visit) {
 	now := time.Now()
 	if !*a.rotates || a.operators.Admit(v.Name, v.Serial, now) != nil || a.operators[v.Name].Knows(v.Serial, now) {
@@ -73,9 +73,9 @@ type Visit struct {
 	end   context.CancelCauseFunc
 }
 
-// admit refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation, admit also
-// refuses a certificate that the log does not know (CodeRefused), because a thief of the server's keys can make such a
-// certificate.
+// The method `admit` refuses an operator who was revoked (CodeUnauthenticated) or has no access. During a rotation,
+// the method also refuses a certificate that the log does not know (CodeRefused), because a thief of the server's
+// keys can make such a certificate.
 func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
 	now := time.Now()
 	if err := operators.Admit(v.Name, v.Serial, now); err != nil {

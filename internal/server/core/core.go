@@ -145,7 +145,8 @@ type Signers interface {
 	// if the manifest was signed for another fleet. Code returns the zero Signed if the only signature has the form of
 	// an earlier release.
 	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
-	// Said does the same as Code, but for a statement whose manifest is known.
+	// Said checks the signatures of a statement in the same way as Code. The server already knows the manifest of this
+	// statement.
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
 	// Next checks the next statement about code keys.
 	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)

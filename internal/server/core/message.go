@@ -27,7 +27,7 @@ func OrMissing(err error) error {
 // OpKey is the context key for the operation of a node's message.
 type OpKey struct{}
 
-// tells is the list of the operations with which a node reports events on the node.
+// The variable `tells` is the list of the operations with which a node reports events on the node.
 var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
 
 // refusalOf returns the code with which the server refuses a message from a machine that is not the node now. For an

@@ -104,9 +104,8 @@ func (q *openQuestion) More() []Reply {
 	return out
 }
 
-// find returns a question, and the recipient with this key. Both are nil if the question is over or
-// never existed. The recipient is nil if the question did not go to this node. The caller must hold
-// the lock.
+// The method `find` returns a question, and the recipient with this key. Both are nil if the question is over or never
+// existed. The recipient is nil if the question did not go to this node. The caller must hold the lock.
 func (a openQuestions) find(key tutti.NodeKey, request string) (*openQuestion, *recipient) {
 	q := a.waiting[request]
 	if q == nil {

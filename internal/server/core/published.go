@@ -64,7 +64,8 @@ func (tx *Tx) Withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) erro
 	return err
 }
 
-// SetExports emits the exports of a run, unless other nodes already read equal exports.
+// SetExports emits the exports of a run. If other nodes already read equal exports, SetExports emits
+// nothing.
 func (tx *Tx) SetExports(n *fold.Node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
 	if !overlay && n.Exports == set && !tx.Data.Overlaid(r.Job, n.Node) {
 		return // other nodes already read equal exports
@@ -82,7 +83,7 @@ func (s *Core) StoreExports(ctx context.Context, room past.Room, exports []tutti
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
 
-// SetValue emits the change of a value. SetValue emits nothing if the value is the same already.
+// SetValue emits the change of a value. If the value does not change, SetValue emits nothing.
 func (tx *Tx) SetValue(by string, owner tutti.NodeName, r *engine.Run, in wire.Publish) error {
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err

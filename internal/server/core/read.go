@@ -44,7 +44,7 @@ func (s *Core) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.A
 	return r.Pass(ctx)
 }
 
-// thePast implements explain.Past. The method ReadAudit of thePast waits until the server serves.
+// thePast implements explain.Past. Its method ReadAudit waits until the server serves.
 type thePast struct {
 	*past.Past
 	of *Core

@@ -64,7 +64,7 @@ func checkAnswer(out any) error {
 	return nil
 }
 
-// forget empties an answer.
+// The function `forget` empties an answer.
 func forget(out any) {
 	switch out := out.(type) {
 	case *wire.Answer:

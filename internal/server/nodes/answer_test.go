@@ -43,7 +43,8 @@ func mib(count int) []tutti.Export {
 	return out
 }
 
-// The server refuses an answer that is too large for the bus. Otherwise the node would wait without end.
+// The server refuses an answer that is too large for the bus. Without the refusal the node would wait
+// without end.
 func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
 	wantCode(t, nodes.CheckAnswer(&wire.Answer{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
 	wantCode(t, nodes.CheckAnswer(&wire.Answer{Exports: mib(64)}), "", "")

@@ -32,7 +32,7 @@ func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	return err
 }
 
-// about is the part of a large message that names the run and the node.
+// The type `about` is the part of a large message that names the run and the node.
 type about struct {
 	Run tutti.RunID    `json:"run"`
 	For tutti.NodeName `json:"for"`

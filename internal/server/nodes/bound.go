@@ -40,7 +40,8 @@ const (
 	// ended.
 	MaxStored = 4 * core.MaxBlob
 	MaxEnded  = MaxStored + 2*core.MaxBlob
-	// MaxTried limits the bytes of large gates of one run that the server reads and then refuses.
+	// The server reads a large gate before it refuses the gate. MaxTried limits the bytes of the refused large
+	// gates of one run.
 	MaxTried = 2 * core.MaxBlob
 	// maxChanges and maxWritten limit the values that one run sets and removes.
 	maxChanges = 2 * maxValues
@@ -143,8 +144,8 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	return out, err
 }
 
-// elements decodes the elements of a list one after the other, and stops as soon as there
-// are too many. For null and for an empty input, elements returns an empty list.
+// The function `elements` decodes the elements of a list one after the other, and stops as soon as there are
+// too many. For null and for an empty input, the function returns an empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 	out, more, err := data.FirstOf[T](what, raw, most)
 	if more {

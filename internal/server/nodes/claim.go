@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// claim gives a node the order for its next run. If the node's agent would misread the order, the
-// server ends the run as failed.
+// The method `claim` gives a node the order for its next run. If the node's agent would misread the order,
+// the server ends the run as failed.
 func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Claim](wire.OpClaim, payload)
 	if err == nil {
@@ -70,8 +70,8 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	return out, err
 }
 
-// alone returns what a node should do while this server is away. A paused node begins no run by itself, even
-// if the pause is long.
+// The method `alone` returns what a node should do while this server is away. A paused node begins no run by
+// itself, even if the pause is long.
 func (tx *tx) alone(n *fold.Node) *tutti.Alone {
 	if why := tx.PausedNode(tx.Now, n.Node); why != "" {
 		return &tutti.Alone{Why: "the node is " + why}

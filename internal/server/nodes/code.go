@@ -151,7 +151,7 @@ func (s *Nodes) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			return check(tx, n)
 		})
 	}
-	// First check whether the node may send content. Otherwise a node that may not could find out
+	// First check whether the node may send content. Without this check, a node that may send nothing could find out
 	// whether another node has sent the same content.
 	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayBring(n, out.Digest) }); err != nil {
 		return nil, err

@@ -187,8 +187,8 @@ func (tx *tx) servedRun(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording calls servedRun for a run that must exist. The function also checks that the node of
-// the run has the grants for exports that now go to PuppetDB.
+// The method `recording` calls servedRun for a run that must exist. The method also checks that the node of the
+// run has the grants for exports that now go to PuppetDB.
 func (tx *tx) recording(key tutti.NodeKey, in wire.ServedCatalog, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.servedRun(key, id, name)

@@ -47,7 +47,7 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 			old = n.Key
 			tx.MakeWay(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
-		// other groups mean other grants, perhaps also another mode
+		// if the groups change, the grants change, and perhaps also the mode
 		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))):
 			tx.MakeWay(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
 			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
@@ -81,7 +81,7 @@ func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error 
 	return tx.Deny(who, what, err)
 }
 
-// renew gives a node a new JWT for its own key, if the key still belongs to a node.
+// The method `renew` gives a node a new JWT for its own key, if the key still belongs to a node.
 func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Renew](wire.OpRenew, payload); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return wire.Renewed{JWT: enrolled.JWT}, err
 }
 
-// admit checks whether a token lets a key join under a name.
+// The method `admit` checks whether a token lets a key join under a name.
 func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
 	t := tx.Registry.Tokens[in.Token]
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }

@@ -13,8 +13,8 @@ import (
 // factsEvery is how often a node may report changed facts without a run.
 const factsEvery = 10 * time.Second
 
-// facts handles a message in which a node reports that its facts have changed since its last run.
-// The function ignores known facts and the facts of an earlier run.
+// The method `facts` handles a message in which a node reports that its facts have changed since
+// its last run. The method ignores known facts and the facts of an earlier run.
 func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.FactsSeen](wire.OpFacts, payload)
 	if err == nil {

@@ -31,7 +31,7 @@ var (
 	errToldMuch    = fmt.Errorf("its node has sent too much about foreign runs within an hour, %d KiB at most: it must report this run later", presence.MaxTold>>10)
 )
 
-// foreign handles the message about a foreign run, which includes its report. The function records
+// The method `foreign` handles the message about a foreign run, which includes its report. The method records
 // each run only once, and ignores a run that the server would not keep.
 func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, content, err := wire.DecodeForeign(payload)

@@ -17,9 +17,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// gate decides whether a node may apply a compiled catalog. If the answer is go, the
-// exports of the run replace all earlier exports of the node, in the same append as the
-// decision. The exports of a noop or compile run go only into the overlay of its job.
+// The method `gate` decides whether a node may apply a compiled catalog. If the answer is go, the exports of the run
+// replace all earlier exports of the node, in the same append as the decision. The exports of a noop or compile run
+// go only into the overlay of its job.
 func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, wire.OpGate, payload, func(tx *tx, of about) error {
 		n, r, err := tx.nodeRun(key, of.Run)
@@ -81,7 +81,8 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return out, err
 }
 
-// handing contains the data that a run reports at its gate. The server reads a handing outside the writer's queue.
+// The type `handing` contains the data that a run reports at its gate. The server reads a handing outside the
+// writer's queue.
 type handing struct {
 	wire.Gate
 	served    *tutti.Served
@@ -89,23 +90,23 @@ type handing struct {
 	reads     *data.Comparison
 }
 
-// handed contains the parts of a handing that the server has stored.
+// The type `handed` contains the parts of a handing that the server has stored.
 type handed struct {
 	set   tutti.Digest // digest of the exports
 	asked past.StoredQuestions
 }
 
 // atGate returns the answer of the gate. If kept is not nil, atGate records that the run has compiled. The function
-// also records the decision, unless a converge step decides later. The field in.served has the Puppet Server's report
-// that was read for this gate. If the Puppet Server has replaced this report in the meantime, the node must ask
-// again.
+// also records the decision, but not if a converge step decides later. The field in.served has the Puppet Server's
+// report that was read for this gate. If the Puppet Server has replaced this report in the meantime, the node must
+// ask again.
 func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.Looks && r.Served != in.served { // a readers' version is another fold, so its pointers always differ
+		if !tx.Looks && r.Served != in.served { // in a readers' version the pointers always differ, because this version is another fold
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -156,9 +157,9 @@ func (tx *tx) noteCatalog(n *fold.Node, r *engine.Run, in *handing, kept handed)
 	tx.Emit(by, verdict)
 }
 
-// The method `refused` records the grants that a run lacked, unless they are recorded already. One entry has all
-// refusals of a run, so a few entries per minute are enough. Above this limit, the method records nothing, and
-// the refusal is recorded when the run is refused again.
+// The method `refused` records the grants that a run lacked, if they are not recorded yet. One entry has all
+// refusals of a run, so a few entries per minute are enough. Above this limit, the method records nothing, and the
+// refusal is recorded when the run is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return
@@ -189,7 +190,7 @@ func (tx *tx) mayRead(n *fold.Node, r *engine.Run, reads *data.Comparison) error
 	return nil
 }
 
-// stop returns why a run must not apply. The text is empty if the run may apply.
+// The method `stop` returns why a run must not apply. The text is empty if the run may apply.
 func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
 		return plain.Words(j.WhyHalted())
@@ -206,8 +207,8 @@ func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	return ""
 }
 
-// outdated names the first read whose answer has changed since the compile. The text is
-// empty if no answer has changed.
+// The method `outdated` names the first read whose answer has changed since the compile. The text is empty if no
+// answer has changed.
 func (tx *tx) outdated(n *fold.Node, r *engine.Run, in *handing) string {
 	changed := in.reads.Outdated(tx.Data, tx.Asker(r))
 	if len(changed) > 0 {

@@ -16,7 +16,7 @@ import (
 // maxRivals is the largest number of tickets of possible copies that the server keeps for one node.
 const maxRivals = 16
 
-// hello checks the ticket of a machine and gives the machine a new ticket.
+// The method `hello` checks the ticket of a machine and gives the machine a new ticket.
 //
 // The machine with the present ticket is the node. A machine with another ticket was reset to a
 // snapshot, or is a copy of the node. This machine becomes the node, and the previous ticket

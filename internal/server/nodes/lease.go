@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// lease takes the state of a node's lease and answers what the node should do. If the node holds
-// the lease and the answer tells the node to keep the lease, this call renews the lease.
+// The method `lease` takes the state of a node's lease and answers what the node should do. If the
+// node holds the lease and the answer tells the node to keep the lease, this call renews the lease.
 func (s *Nodes) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.LeaseReport](wire.OpLease, payload)
 	if err != nil {

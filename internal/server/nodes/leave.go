@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// leave lets a node remove itself. The effect is the same as if an operator had removed the
-// node. From then on the key has no rights. The server closes the connection of the key a
-// little later.
+// The method `leave` lets a node remove itself. The effect is the same as if an operator had
+// removed the node. From then on the key has no rights. The server closes the connection of the key
+// a little later.
 func (s *Nodes) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if _, err := core.Decode[wire.Leave](wire.OpLeave, payload); err != nil {
 		return nil, err

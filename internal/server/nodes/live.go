@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// beat notes that a node is alive. The function does not use the writer, because most messages of nodes are beats.
+// The method `beat` notes that a node is alive. The method does not use the writer, because most messages of nodes
+// are beats.
 func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Beat](wire.OpBeat, payload)
 	if err != nil {
@@ -32,8 +33,8 @@ func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// live passes the live messages of a run to the run's watchers. The function does not use the
-// writer either. If nobody watches the run, live does not read the message.
+// The method `live` passes the live messages of a run to the run's watchers. The method does not use the writer
+// either. If nobody watches the run, the method does not read the message.
 func (s *Nodes) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](wire.OpLive, payload, 1)
 	if err != nil || len(first) == 0 {

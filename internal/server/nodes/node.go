@@ -92,9 +92,9 @@ func (s *Nodes) Handle(ctx context.Context, key tutti.NodeKey, op string, payloa
 	return raw, err
 }
 
-// price returns how much a message of this size uses up of its node's share before the server reads the message. For
-// questions and gates the server computes this elsewhere. An operation with the price 0 is cheap, or has its own
-// limit.
+// A node pays for a message from its share before the server reads the message. The function `price` returns how
+// much the node pays for a message of this size. For questions and gates the server computes the price elsewhere. An
+// operation with the price 0 is cheap, or has its own limit.
 func price(op string, size int) int {
 	switch op {
 	case wire.OpBox, wire.OpLive, wire.OpTrust, wire.OpPieces:
@@ -124,7 +124,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r := tx.Engine.Runs[id]
 	var err error
 	switch {
-	// in the last case another machine had this name when the run was claimed
+	// the third condition is true if another machine had this name when the run was claimed
 	case r == nil || r.Node != n.Node || r.ClaimedSeq < n.Since.Seq && !r.ClaimedAt.IsZero():
 		err = tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
 	case r.ClaimedAt.IsZero():
@@ -135,7 +135,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	return nil, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(id), err)
 }
 
-// run returns the run if the node has claimed it and the run has not ended.
+// The method `run` returns the run if the node has claimed it and the run has not ended.
 func (tx *tx) run(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r, err := tx.ownRun(n, id)
 	if err != nil {
@@ -154,7 +154,7 @@ func ending(r *engine.Run) string {
 	return string(r.Outcome())
 }
 
-// expects returns what the node can expect from the server next.
+// The method `expects` returns what the node can expect from the server next.
 func (tx *tx) expects(node tutti.NodeName) wire.Expectation {
 	switch {
 	case tx.WhyObserved(node) != "":

@@ -11,14 +11,14 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// base is the common part of all operations of nodes.
+// The type `base` is the common part of all operations of nodes.
 type base struct {
 	*core.Core
 	files    atomic.Pointer[codeFiles]
 	saidBack atomic.Int64 // when the server last logged that a node had seen more events than the server has, in Unix seconds
 }
 
-// runs implements the operations that belong to one run.
+// The type `runs` implements the operations that belong to one run.
 type runs struct{ *base }
 
 // Nodes handles messages of nodes with Handle, and enrolments with Enrol.
@@ -36,12 +36,12 @@ func New(of *core.Core) *Nodes {
 // tx is a transaction of a node's message.
 type tx struct{ *core.Tx }
 
-// do calls core.Core.Do.
+// The method `do` calls core.Core.Do.
 func (s *base) do(ctx context.Context, work func(tx *tx) error) error {
 	return s.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// looks returns a transaction that only reads, in a readers' version of the fold.
+// The method `looks` returns a transaction that only reads, in a readers' version of the fold.
 func (s *base) looks(ctx context.Context, v explain.View) *tx {
 	return &tx{s.Of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// published contains what a run wants to publish, and the decision whether the run may publish it. The check
-// of one node's exports can take seconds, so the server reads the exports and decides about them outside the
+// The type `published` contains what a run wants to publish, and the decision whether the run may publish it. The
+// check of one node's exports can take seconds, so the server reads the exports and decides about them outside the
 // writer's queue. The writer uses this decision if the basis of the decision has not changed.
 type published struct {
 	exports []policy.Inspected
@@ -21,13 +21,13 @@ type published struct {
 	wants []tutti.Grant
 }
 
-// publishing inspects what a run wants to publish.
+// The function `publishing` inspects what a run wants to publish.
 func publishing(exports []tutti.Export, keys []string) *published {
 	return &published{exports: policy.Inspect(exports), keys: keys}
 }
 
-// light reports whether the writer checks a run's publications itself. For a small gate, a check in the writer
-// is faster than to wait for a readers' version.
+// The method `light` reports whether the writer checks a run's publications itself. For a small gate, it is faster to
+// check in the writer than to wait for a readers' version.
 func (p *published) light(size int) bool {
 	return size <= maxSmall && len(p.exports)+len(p.keys) <= maxLight
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// grants is a fleet file in which db-01 may export databases.
+// The constant `grants` is a fleet file in which db-01 may export databases.
 const grants = `
 fleet: test
 environment: {name: production, path: ./code}
@@ -20,7 +20,7 @@ grants:
   - {to: db, exports: [{type: Database, defined: true}]}
 `
 
-// host is a resource for which no node has a grant.
+// The variable `host` is a resource for which no node has a grant.
 var host = tutti.Export{Type: "Host", Title: "x", Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`)}}
 
 // The writer uses the decision that was taken outside the writer, as long as the grants do not change.

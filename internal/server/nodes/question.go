@@ -152,7 +152,7 @@ func (s *runs) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	})
 }
 
-// publish sets a value after Puppet has applied the value's resource. The function takes values only
+// The method `publish` sets a value after Puppet has applied the value's resource. The method takes values only
 // from the latest run of the node, even if the server has given up that run in the meantime.
 func (s *runs) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.Publish](wire.OpPublish, payload)

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// answered takes a node's answer to a question. The function does not use the writer, because a
-// thousand answers can come at once.
+// The method `answered` takes a node's answer to a question. The method does not use the writer,
+// because a thousand answers can come at once.
 func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte)
 	return nil, s.unasked(ctx, key, "answer a question that it did not get", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
 }
 
-// act lets a node begin the change for which an operator has asked.
+// The method `act` lets a node begin the change for which an operator has asked.
 func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.RemoteAct](wire.OpAct, payload)
 	if err != nil {
@@ -45,7 +45,8 @@ func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	return nil, err
 }
 
-// unasked records a node that answers a question which it did not get.
+// The method `unasked` records that a node has answered a question although the node did not get
+// the question.
 func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
 	return s.do(ctx, func(tx *tx) error {
 		n, err := tx.Node(key) // tx.Node returns why the node is refused

@@ -15,8 +15,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// result takes the result of a run, after the server has stored all content that the result
-// names.
+// The method `result` takes the result of a run, after the server has stored all content that the result names.
 func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := wire.DecodeEnded(payload)
 	if err != nil {
@@ -70,15 +69,15 @@ func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	})
 }
 
-// expected is what the server still needs from a result.
+// The type `expected` is what the server still needs from a result.
 type expected struct {
 	wanted bool             // the server has no result of the run yet
 	asks   bool             // the record says what the run asked
 	served *tutti.Questions // what the run asked at its Puppet Server; no code changes it
 }
 
-// expects looks up the run of a result before the server reads the content that the result names. So a node that
-// does not own the run cannot find out which content the server has.
+// The method `expects` looks up the run of a result before the server reads the content that the result names. So a
+// node that does not own the run cannot find out which content the server has.
 func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) (of expected, err error) {
 	return of, s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeOwnRun(key, in.Run)
@@ -94,8 +93,9 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 	})
 }
 
-// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. Even a
-// record with as many questions as a gate may have needs only half of this size for the questions and their places.
+// maxRecord is the largest size, in bytes, of a record that the server reads for the questions of its run. The number
+// of questions at a gate is limited. If a record has this number of questions, the questions and their places need
+// only half of maxRecord.
 const maxRecord = 16 << 20
 
 // If the server needs the record of a result for the run's questions, enterRecord waits until the server may read the

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// recipients returns the nodes for which a publishing node must seal its secret.
+// The method `recipients` returns the nodes for which a publishing node must seal its secret.
 func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.RecipientsQuestion](wire.OpRecipients, payload)
 	if err != nil {
@@ -71,7 +71,7 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 	return nil
 }
 
-// pieces returns the pieces that are sealed to the asking node.
+// The method `pieces` returns the pieces that are sealed to the asking node.
 func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
 	var out wire.OwnPieces
 	return &out, s.do(ctx, func(tx *tx) error {
@@ -106,8 +106,8 @@ func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	})
 }
 
-// box replaces the key with which a node opens its secrets. No node has to run because of the new
-// key, because the secrets do not change.
+// The method `box` replaces the key with which a node opens its secrets. No node has to run because of the
+// new key, because the secrets do not change.
 func (s *Nodes) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[wire.NewBox](wire.OpBox, payload)
 	if err != nil {

@@ -18,9 +18,9 @@ func (s *base) wentBack(node tutti.NodeName, err error) {
 	}
 }
 
-// compare finds out whether the node or the log was set back (ADR 0018). The node reports the last order that it has
-// begun, and the server looks up this order in the log. An agent that reports no fence is from a release that keeps
-// no fences.
+// The method `compare` finds out whether the node or the log was set back (ADR 0018). The node reports the last
+// order that it has begun, and the server looks up this order in the log. An agent that reports no fence is from a
+// release that keeps no fences.
 func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if says == nil {
 		tx.giveUp(n)
@@ -35,7 +35,7 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	if lost == nil && !unknown {
 		return
 	}
-	if last.SetBack == nil { // if SetBack is set, the server knows it already, and the node must not fill the log
+	if last.SetBack == nil { // if SetBack is set, the server has recorded this already, and the node must not fill the log
 		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
 		if lost != nil {
 			body.Run = lost.Run
@@ -50,11 +50,11 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 }
 
-// moved records that another machine has become the node since the node's last run. The server does not know which
-// changes of that run are on the new machine.
+// The method `moved` records that another machine has become the node since the node's last run. The server does not
+// know which changes of that run are on the new machine.
 func (tx *tx) moved(node tutti.NodeName) {
 	last := tx.Engine.Last(node)
-	// if SetBack is set, the server knows it already, and the node must not fill the log
+	// if SetBack is set, the server has recorded this already, and the node must not fill the log
 	if last.Applied == nil || last.SetBack != nil {
 		return
 	}

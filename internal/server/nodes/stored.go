@@ -18,11 +18,11 @@ import (
 // a compile.
 const maxLags = 100
 
-// lags names the exporters for which the answers of PuppetDB and of Tutti to a collector may
-// differ. The exports of an exporter may differ if its catalog in PuppetDB is not its latest
-// catalog in Tutti. PuppetDB's state was read before PuppetDB's answer, and Tutti's state after
-// that answer. Tutti gets the exports of a catalog before PuppetDB does. So if PuppetDB stores a
-// catalog between these two reads, the catalog counts as not stored (ADR 0013).
+// The method `lags` names the exporters for which the answers of PuppetDB and of Tutti to a collector
+// may differ. The exports of an exporter may differ if its catalog in PuppetDB is not its latest
+// catalog in Tutti. PuppetDB's state was read before PuppetDB's answer, and Tutti's state after that
+// answer. Tutti gets the exports of a catalog before PuppetDB does. So if PuppetDB stores a catalog
+// between the reads of the two states, the catalog counts as not stored (ADR 0013).
 func (tx *tx) lags(asker data.Asker, in wire.Question, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
@@ -82,7 +82,7 @@ func (s *runs) servedToOthers(ctx context.Context, key tutti.NodeKey, in wire.Se
 		case n == nil || r != nil:
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed in the meantime", in.For, in.Run)
 		}
-		if now := tx.Basis(n); !now.Equal(of) { // with the same basis, the first call of `allow` has already decided
+		if now := tx.Basis(n); !now.Equal(of) { // if the basis is the same, the first call of `allow` has already decided
 			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
 		}
 		return host, nil

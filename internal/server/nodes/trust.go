@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// trust records which CAs and which issuer a node trusts, and answers which ones it should
+// The method `trust` records which CAs and which issuer a node trusts, and answers which ones it should
 // trust.
 func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := core.Decode[tutti.Pinned](wire.OpTrust, payload)
@@ -60,8 +60,8 @@ func (s *Nodes) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return out, nil
 }
 
-// acting returns the list of operators who sign actions if the node's list is older, and otherwise
-// nil.
+// The method `acting` returns the list of operators who sign actions, if the node has an older list. In
+// all other cases the method returns nil.
 func (tx *tx) acting(has *uint64) *tutti.Statement {
 	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
 		return &now.Statement
@@ -69,7 +69,8 @@ func (tx *tx) acting(has *uint64) *tutti.Statement {
 	return nil
 }
 
-// trusts records which statements about code keys a node follows, and returns those that the node lacks.
+// The method `trusts` records which statements about code keys a node follows, and returns those that
+// the node lacks.
 func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	if says == nil {
 		return nil
@@ -82,8 +83,9 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	return all[min(*says, uint64(len(all))):]
 }
 
-// trusted adds to an enrolment the statement about the code keys that are valid now. An agent of an
-// earlier release does not read this statement, and trusts only one key: the oldest of these keys.
+// The method `trusted` adds to an enrolment the statement about the code keys that are valid now. An
+// agent of an earlier release does not read this statement, and trusts only one key: the oldest of these
+// keys.
 func (tx *tx) trusted(out *api.Enrolled) error {
 	out.Operators = tx.acting(new(uint64))
 	if len(tx.Registry.Trust) == 0 {

@@ -41,9 +41,9 @@ func (s *Operators) signedActions(ctx context.Context, in api.NodesQuestion) (ma
 	})
 }
 
-// fits refuses a signed action that differs from the request. Otherwise the audit trail would record the
-// request, but nodes would do the signed action. Root on the server has no operator's name, and signs with
-// the directory of some operator.
+// The function `fits` refuses a signed action that differs from the request. Without this check the audit trail
+// would record the request, but nodes would do the signed action. Root on the server has no operator's name, and
+// signs with the directory of some operator.
 func fits(ctx context.Context, said tutti.SignedAction, in api.NodesQuestion) error {
 	v := core.VisitOf(ctx)
 	switch {

@@ -86,7 +86,7 @@ func (s *Keys) makeKeys(ctx context.Context) error {
 	return s.Opts.Keys.Rotate(tutti.RotationBegun)
 }
 
-// rotate returns the event of a step, and whether the step changes anything.
+// The method `rotate` returns the event of a step, and whether the step changes anything.
 func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated, changes bool, err error) {
 	for _, name := range in.Leave {
 		if tx.Registry.Nodes[name] == nil {
@@ -178,7 +178,7 @@ func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.Rotatio
 	return tutti.RotationFinished, true, nil
 }
 
-// unnamed returns the names, for people, of the nodes and operators that have not followed the
+// The function `unnamed` returns the names, for people, of the nodes and operators that have not followed the
 // rotation, except those that the request names.
 func unnamed(in api.RotateCA, nodes, operators []api.BehindRotation) []string {
 	var out []string
@@ -211,8 +211,8 @@ func listOf(names []string) string {
 	return text
 }
 
-// rotated appends the event of a step. If the step ends the old CA, the method also revokes the unused join tokens,
-// because they name this CA.
+// The method `rotated` appends the event of a step. If the step ends the old CA, the method also revokes the unused
+// join tokens, because they name this CA.
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {
@@ -224,8 +224,8 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	tx.Emit(by, next)
 }
 
-// behind returns the nodes and operators that could no longer connect if the argument `stays` were the only key
-// set. The function sorts the nodes and operators by name.
+// The method `behind` returns the nodes and operators that could no longer connect if the argument `stays` were the
+// only key set. The method sorts the nodes and operators by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
 }
@@ -310,7 +310,7 @@ func (s *Keys) ShowCARotation(ctx context.Context) (api.CARotation, error) {
 	return out, err
 }
 
-// unpinned returns the nodes that do not trust a CA yet, sorted by name.
+// The function `unpinned` returns the nodes that do not trust a CA yet, sorted by name.
 func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, name := range slices.Sorted(maps.Keys(v.Registry.Nodes)) {
@@ -321,8 +321,8 @@ func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
 	return out
 }
 
-// left returns the nodes and operators that were left behind at the end of a rotation, and that have not joined again
-// or got a new certificate since.
+// The function `left` returns the nodes and operators that were left behind at the end of a rotation, and that have
+// not joined again or got a new certificate since.
 func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, operators []string) {
 	for _, name := range last.Left {
 		if n := state.Registry.Nodes[name]; n != nil && n.Pinned.Issuer != last.Stays().Issuer && n.JoinedAt.Before(state.Registry.Rotation.At) {
@@ -337,7 +337,7 @@ func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, ope
 	return nodes, operators
 }
 
-// strange returns the nodes that trust a CA which the server does not use now.
+// The function `strange` returns the nodes that trust a CA which the server does not use now.
 func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []api.BehindRotation {
 	var out []api.BehindRotation
 	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {

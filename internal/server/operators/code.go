@@ -61,7 +61,7 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	}
 	manifest, err := core.Decode[tutti.CodeManifest]("manifest", in.Manifest)
 	if err == nil {
-		err = manifest.Validate() // without this check, nodes would refuse the manifest
+		err = manifest.Validate() // without this check, the server would accept a manifest that nodes refuse
 	}
 	if err != nil {
 		return out, err
@@ -133,15 +133,15 @@ func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.S
 // maxPassedOver is the largest number of pushed and never released codes that the server remembers.
 const maxPassedOver = 20
 
-// hold completes the event of a push. If nodes do not react to the push at once, the event says so, and names the
-// code that they use until a release.
+// The method `hold` completes the event of a push. If nodes do not react to the push at once, the event says so,
+// and names the code that they use until a release.
 func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
 		reaction = &f.Reaction.Code
 	}
 	before := tx.Registry.Code[push.Environment]
 	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
-		return // either nodes react at once, or the push goes back to the code that the nodes have now
+		return // nodes react at once, or the pushed code is the code that the nodes have now
 	}
 	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
 	if before.Held {

@@ -88,7 +88,8 @@ func startOf(in api.StartJob) string {
 	return "run " + string(in.Plan)
 }
 
-// several returns a text with the first few names of nodes or jobs, and the number of the others.
+// The function `several` returns a text with the first few names of nodes or jobs, and the number of the
+// others.
 func several[Name ~string](names []Name) string {
 	const most = 5
 	var out []string
@@ -122,7 +123,7 @@ func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.Node
 	return ""
 }
 
-// plan returns the plan of a job, and the nodes of its steps.
+// The method `plan` returns the plan of a job, and the nodes of its steps.
 func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	if in.Converge != nil {
 		plan, err := tx.ConvergePlan(*in.Converge)
@@ -212,7 +213,7 @@ func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
 	return err
 }
 
-// exclusive returns the settings of an exclusive job, or nil if the job is not exclusive.
+// The function `exclusive` returns the settings of an exclusive job, or nil if the job is not exclusive.
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {

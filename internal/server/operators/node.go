@@ -35,8 +35,8 @@ func (s *Operators) KeepNode(ctx context.Context, in api.KeepNode) error {
 	})
 }
 
-// choose returns the ticket of the only machine whose boot id or ticket digest has this prefix.
-// The function also returns the tickets of the other machines.
+// The function `choose` returns the ticket of the only machine whose boot id or ticket digest has
+// this prefix. The function also returns the tickets of the other machines.
 func choose(met []tutti.Machine, begins string) (kept tutti.Digest, others []tutti.Digest, err error) {
 	for _, m := range met {
 		_, ticket, _ := strings.Cut(string(m.Ticket), ":")

@@ -31,13 +31,13 @@ func New(of *core.Core) (*Operators, *Keys) {
 // tx is a transaction of an operator's call.
 type tx struct{ *core.Tx }
 
-// do calls core.Core.Do.
+// The method `do` calls core.Core.Do.
 func (h handler) do(ctx context.Context, work func(tx *tx) error) error {
 	return h.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
 }
 
-// lasting does the same as the method `do`, and also checks the caller's certificate, because the
-// change is a lasting one (see isKnown).
+// The method `lasting` does the same as the method `do`, and also checks the caller's certificate, because the change
+// is a lasting one (see isKnown).
 func (h handler) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
 	return h.do(ctx, func(tx *tx) error {
 		if err := tx.isKnown(ctx, what); err != nil {

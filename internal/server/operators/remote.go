@@ -75,8 +75,8 @@ type question struct {
 	signed map[tutti.NodeName]*tutti.Statement // the statement that the operator has signed for each node
 }
 
-// ask sends the question to the selected nodes and yields all answers. The caller may
-// disconnect before the end. The server records the result even then.
+// The method `ask` sends the question to the selected nodes and yields all answers. The caller may disconnect
+// before the end. The server records the result even then.
 func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []api.NodeView, undecided []api.NodeAnswer, yield func([]api.NodeAnswer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -102,7 +102,7 @@ func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selecte
 	return gone
 }
 
-// request makes a new question to nodes.
+// The method `request` makes a new question to nodes.
 func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	return tutti.RemoteRequest{
 		Request: rand.Text(), Action: action, Caller: q.by, Message: q.in.Message, Force: q.in.Force,
@@ -110,8 +110,8 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	}
 }
 
-// choose returns the nodes that the operator has selected. If the selection needs facts, the method asks
-// the nodes for their facts. The list `undecided` has the nodes whose facts remain unknown.
+// The method `choose` returns the nodes that the operator has selected. If the selection needs facts, the method
+// asks the nodes for their facts. The list `undecided` has the nodes whose facts remain unknown.
 func (q *question) choose(ctx context.Context, views []api.NodeView) (selected []api.NodeView, undecided []api.NodeAnswer, err error) {
 	if len(q.signed) > 0 { // the operator has named the nodes
 		views = slices.DeleteFunc(views, func(v api.NodeView) bool { return q.signed[v.Node] == nil })
@@ -166,7 +166,7 @@ func (q *question) choose(ctx context.Context, views []api.NodeView) (selected [
 	return selected, undecided, err
 }
 
-// may checks the caller's access before the server asks any node. The function refuses if the access
+// The method `may` checks the caller's access before the server asks any node. The method refuses if the access
 // does not cover all nodes that may be selected.
 func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []api.NodeAnswer) error {
 	if core.VisitOf(ctx) == nil {
@@ -198,9 +198,9 @@ func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) ap
 	}
 }
 
-// announce records which nodes will make the change, before the server tells any node. If there are many nodes,
-// announce divides their names over several events in one append. Before that, announce checks the caller's
-// access again, because the access may have changed while nodes answered for their facts.
+// The method `announce` records which nodes will make the change, before the server tells any node. If there are
+// many nodes, the method divides their names over several events in one append. Before that, the method checks
+// the caller's access again, because the access may have changed while the nodes sent their facts.
 func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
@@ -222,7 +222,7 @@ func (q *question) announce(ctx context.Context, request string, nodes []api.Nod
 	})
 }
 
-// note appends the result of a question, even if the caller has disconnected.
+// The method `note` appends the result of a question, even if the caller has disconnected.
 func (q *question) note(request tutti.RemoteRequest, t tally) error {
 	what := ""
 	if request.Action == tutti.RemoteResource {
@@ -251,9 +251,9 @@ func (t tally) add(all []api.NodeAnswer) {
 	}
 }
 
-// decisions returns the lists of decisions, one list per event. If the nodes were asked to change something, the
-// decisions name all nodes. If the nodes were only asked for data, the decisions name only the nodes without a
-// good answer.
+// The method `decisions` returns the lists of decisions, one list per event. If the nodes were asked to change
+// something, the decisions name all nodes. If the nodes were only asked for data, the decisions name only the
+// nodes without a good answer.
 func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	ways := slices.SortedFunc(maps.Keys(t), func(a, b outcomeOf) int {
 		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.rule, b.rule))
@@ -281,9 +281,9 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls the function `got` with an answer for each node. If several answers have arrived at
-// the same time, one call of `got` receives all of them. When ctx ends, the nodes that have not answered count as
-// silent.
+// The method `round` asks nodes and calls the function `got` with an answer for each node. If several answers
+// have arrived at the same time, one call of `got` receives all of them. When ctx ends, the nodes that have not
+// answered count as silent.
 func (s *Operators) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
 	views := map[tutti.NodeName]api.NodeView{}
 	var there []api.NodeView

@@ -70,7 +70,7 @@ func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, count
 	return false, nil
 }
 
-// counted reports whether code of some environment was pushed with a counter.
+// The method `counted` reports whether code of some environment was pushed with a counter.
 func (tx *tx) counted() bool {
 	for _, pushed := range tx.Registry.Code {
 		if pushed.Counter > 0 {

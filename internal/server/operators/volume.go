@@ -8,12 +8,12 @@ import (
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
-// mostSet limits the values and secrets together that an operator who is not admin may have set. The log, the memory
-// and each snapshot contain all these values and secrets.
+// mostSet is the limit for an operator who is not admin. The values and secrets that this operator has set count
+// together. The log, the memory and each snapshot contain all these values and secrets.
 var mostSet = data.Volume{Events: 20_000, Bytes: 64 << 20}
 
-// fewValues refuses a change if the operator is not admin and would then have set more than mostSet. If the
-// operator already has more than mostSet, they may only make changes that add nothing.
+// fewValues refuses a change of an operator who is not admin if the operator would exceed mostSet. If the
+// operator already exceeds mostSet, fewValues allows only changes that add nothing.
 func (tx *tx) fewValues(ctx context.Context, key string, volume data.Volume, adds bool) error {
 	v := core.VisitOf(ctx)
 	if v == nil || tx.IsAdmin(v.Name) {

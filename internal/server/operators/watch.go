@@ -70,7 +70,7 @@ func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(ap
 	}
 }
 
-// pass yields live events until the log has grown.
+// The method `pass` yields live events until the log has grown.
 func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(api.Watched) error) error {
 	for {
 		select {
@@ -89,8 +89,8 @@ func (s *Operators) pass(ctx context.Context, live <-chan tutti.Live, changed <-
 	}
 }
 
-// brokenOff returns why a watch ended. The reason is the cause of the watcher's context if
-// the operator was revoked, otherwise err.
+// brokenOff returns why a watch ended. If the operator was revoked, the reason is the cause of the watcher's context.
+// In all other cases the reason is err.
 func brokenOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
 		return cause
