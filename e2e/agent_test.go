@@ -42,7 +42,7 @@ const heldSite = `
 	-> file { '/run/e2e-after': content => 'the rest of the catalog' }
 `
 
-// held is a run that waits during its apply.
+// The type `held` is a run that waits during its apply.
 type held struct {
 	*job
 	host *lab.Host
@@ -69,7 +69,7 @@ func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	return h
 }
 
-// letGo lets the run continue to its end.
+// The method letGo ends this wait, and the run continues to its end.
 func (h *held) letGo() { sh(h.t, h.host, "touch /run/e2e-go") }
 
 // pid returns the pid of the run's Puppet.
@@ -105,8 +105,8 @@ func later(t *testing.T, h *lab.Host, script string) {
 	})
 }
 
-// Each launcher writes a first phase line into a run's directory. checkOneStart checks that there
-// is exactly one such line.
+// Each launcher writes the phase `settings` into the run's directory once. checkOneStart checks
+// that the phase is there exactly once, so the run had only one launcher.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
 	got := sh(t, h, fmt.Sprintf(`grep -c '"phase":"settings"' /var/lib/tutti/agent/runs/%s/phase.jsonl`, run))

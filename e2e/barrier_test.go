@@ -19,7 +19,7 @@ const (
 	waitCompile = `$barrier = generate('/bin/sh', '-c', '` + passBarrier + `')` + "\n"
 )
 
-// barrier stops one run on a host: the first run that reaches the barrier.
+// A `barrier` stops one run on a host: the first run that reaches the barrier.
 type barrier struct {
 	t       *testing.T
 	host    *lab.Host
@@ -31,8 +31,8 @@ type barrier struct {
 func newBarrier(t *testing.T, h *lab.Host) *barrier {
 	t.Helper()
 	sh(t, h, "rm -f "+barrierFile+"; mkfifo "+barrierFile)
-	// The command opens the pipe for writing. It waits there until another process reads from the
-	// pipe. The command then removes the pipe, so that later runs do not stop.
+	// The command opens the pipe for writing. The opening ends only when another process reads from
+	// the pipe. The command then removes the pipe, so that later runs do not stop.
 	cmd := h.Command(t.Context(), "sh", "-c", "exec 3> "+barrierFile+" && rm "+barrierFile+" && echo reached && read line")
 	in, err := cmd.StdinPipe()
 	if err != nil {

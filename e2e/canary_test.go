@@ -35,9 +35,9 @@ func versions(t *testing.T) (out []string) {
 	return out
 }
 
-// TestCanary checks that new code first runs on one node by itself. Before this node is good, no other node gets the
-// code. When this node is good, all nodes get the code. If one node has already run unreleased code, the next code
-// runs first on the same node.
+// TestCanary checks that the server itself first runs new code on one node. Before this node is good, no other node
+// gets the code. When this node is good, all nodes get the code. If one node has already run unreleased code, the next
+// code runs first on the same node.
 func TestCanary(t *testing.T) {
 	defer push(t, everyNode, "") // the context of a test ends before its cleanup functions run
 	for _, h := range fleet.Nodes {

@@ -17,14 +17,14 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// weather is the set of faults that a seed adds to a cold start. Seed 0 adds no faults.
+// The type `weather` has the faults that a seed adds to a cold start. Seed 0 adds no faults.
 type weather struct {
 	seed   uint64
 	kill   bool // kill -9 of the server in the middle of the first run
-	slowed int  // slowed is the index of the node with a slow link. slowed is -1 if no link is slow.
+	slowed int  // the index of the node with a slow link, or -1 if no link is slow
 	slow   lab.Slow
-	// delays are the times before each node's agent starts. All delays are shorter than the server's
-	// deadline of silence.
+	// The field `delays` has one time for each node. The node's agent starts after this time. All
+	// times are shorter than the server's deadline of silence.
 	delays []time.Duration
 }
 
@@ -111,10 +111,10 @@ func TestConvergeSmall(t *testing.T) {
 
 // coldTest starts a fleet from nothing, once for each of its seeds.
 type coldTest struct {
-	// seeds is the name of the environment variable with the seeds. If this variable is not set,
+	// The field `seeds` is the name of the environment variable with the seeds. If this variable is not set,
 	// the test uses the seeds in the field `without`.
 	seeds, without string
-	kill           bool // kill is true if the test kills the server with seed 0.
+	kill           bool // with seed 0 the test kills the server
 	begin          func(*testing.T) *stage.LabFleet
 	check          func(*testing.T, *stage.LabFleet)
 }
@@ -137,9 +137,8 @@ func coldStarts(t *testing.T, c coldTest) {
 		"seed", "runs", "compiles", "failed", "second runs", "second compiles", "wall", "weather", strings.Join(table, "\n"))
 }
 
-// coldStart converges a fleet from nothing, and then a second time. coldStart returns the line of
-// the table. The first converge needs one run of each node. Even with delays, each node except one
-// needs at most one more run.
+// coldStart converges a fleet from nothing, and then a second time. coldStart returns the line of the table. With seed
+// 0 the first converge needs one run of each node. With other seeds n nodes need at most 2n-1 runs in all.
 func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 	t.Helper()
 	least, most := len(f.Nodes), 2*len(f.Nodes)-1

@@ -19,12 +19,13 @@ const (
 	agentDir  = "/var/lib/tutti/agent"
 )
 
-// disk is a small file system for the directory of a unit on a host. It exists only during a test.
+// A `disk` is a small file system for the directory of a unit on a host. It exists only during a
+// test.
 type disk struct {
 	t         *testing.T
 	host      *lab.Host
 	unit, dir string
-	process   string // process is the pid of the unit's main process. Nobody may restart this process.
+	process   string // the pid of the unit's main process, which nobody may restart
 }
 
 // newDisk moves the directory of a unit to a file system with the given free room. At the end of
@@ -240,7 +241,7 @@ func TestNodeDiskFull(t *testing.T) {
 	d.untouched()
 }
 
-// trouble returns the node's report about work that the node cannot do.
+// The function `trouble` returns the node's report about work that the node cannot do.
 func trouble(t *testing.T, node tutti.NodeName) string {
 	t.Helper()
 	nodes, err := fleet.Client.ListNodes(t.Context())

@@ -43,15 +43,16 @@ node 'node-03' {
 }
 `
 
-// pick is a function of stdlib, which the hosts of this lab do not have.
+// factsPick has the Puppet function `pick` of the module stdlib, because the hosts of this lab do
+// not have stdlib.
 const factsPick = `
 Puppet::Functions.create_function(:pick) { dispatch(:pick) { repeated_param 'Any', :all }; def pick(*all) all.compact.first end }
 `
 
-// TestFacts checks that the server sees a fact after the run that created it, in the same job. In this
-// job, the node creates the fact, runs a second time and exports the fact. Then the collecting node
-// runs. If somebody writes a fact for a role, the node becomes suspect by itself. A run that a person
-// orders at once already has the fact.
+// TestFacts checks that the server sees a fact after the run that created it, in the same job. In this job, the node
+// creates the fact, runs a second time and exports the fact. Then the collecting node runs. If somebody writes a fact
+// for a role, the node becomes suspect by itself. If a person starts a run directly after the fact was written, the run
+// already has the fact.
 func TestFacts(t *testing.T) {
 	clean := func() {
 		for _, name := range []string{"node-01", "node-02"} {

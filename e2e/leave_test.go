@@ -61,7 +61,8 @@ const hostTutti = "/usr/local/bin/tutti"
 
 func leave(t *testing.T, h *lab.Host) {
 	t.Helper()
-	// A job ends when the server has the last result. The agent learns this a moment later.
+	// A job ends when the server has the last result. The agent learns a moment later that the
+	// server has the result.
 	eventually(t, "the agent has been told that all results arrived", func() bool {
 		return sh(t, h, `cd `+agentDir+`/runs; for r in *; do test ! -e $r/result.json -o -e $r/sent || echo $r; done`) == ""
 	})

@@ -12,7 +12,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// holder is a process with the name of a Puppet, which takes the lock in the same way as Puppet.
+// The script `holder` is a process that takes the lock as Puppet does, and that has the name of a
+// Puppet process.
 const holder = `#!/usr/bin/ruby
 require 'puppet'
 require 'puppet/util/pidlock'
@@ -25,7 +26,7 @@ lock.unlock
 
 const afterSite = `file { '/run/e2e-after': content => 'applied' }`
 
-// selfMade creates the certificates. Without the certificates `puppet agent` would contact its
+// The script selfMade creates a CA and the node's certificate. Without these files `puppet agent` would contact its
 // server before it checks the lock.
 const selfMade = `
 ssl, name = ARGV
@@ -147,7 +148,8 @@ func waits(t *testing.T, path, end string) {
 	checkLockFree(t, node, path)
 }
 
-// The function `ignores` tests a run of Tutti that finds a lock file without a meaning.
+// The function `ignores` tests that a run of Tutti ignores a lock file that no Puppet process
+// holds.
 func ignores(t *testing.T, path, leave string) {
 	node := host(t, "node-03")
 	clear(t, node, path)

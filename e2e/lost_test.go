@@ -105,7 +105,7 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// link returns the name of a host's only network interface.
+// The function `link` returns the name of a host's only network interface.
 func link(t *testing.T, h *lab.Host) string {
 	t.Helper()
 	return sh(t, h, `ip -o link show | sed -nE 's/^[0-9]+: ([^@:]+).*/\1/p' | grep -v '^lo$'`)

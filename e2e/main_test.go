@@ -27,12 +27,12 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// fleet is the fleet that the tests share. Each test pushes its own code.
+// The tests share this fleet. Each test pushes its own code.
 var fleet *stage.LabFleet
 
 const binary = "../bin/tutti"
 
-// machine is this machine.
+// The variable `machine` is the machine on which the tests run.
 var machine = lab.Machine{Log: os.Stderr}
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -203,9 +203,9 @@ var ownLabs = []struct{ test, file string }{
 	{"TestWeb", "../examples/web/lab.yaml"},
 }
 
-// buildAhead builds the bases of the tests in the background. The processors are free for this,
-// because the first tests mostly wait. If a test needs a base earlier, the test waits for it or
-// builds it. The returned function ends the building.
+// buildAhead builds the bases of the tests in the background. The processors are free for this, because the first tests
+// mostly wait. If a test needs a base that is not ready, the test waits for the base or builds it. The returned
+// function `stop` ends the work in the background.
 func buildAhead(ctx context.Context) (stop func()) {
 	wanted := regexp.MustCompile(flag.Lookup("test.run").Value.String()) // go test has already compiled this expression
 	if os.Getenv("E2E_RELEASE") != "" {
@@ -232,7 +232,7 @@ func buildAhead(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// host returns a host of the shared fleet.
+// The function `host` returns a host of the shared fleet.
 func host(t *testing.T, name string) *lab.Host {
 	t.Helper()
 	h, err := fleet.Lab.Host(name)
@@ -242,7 +242,7 @@ func host(t *testing.T, name string) *lab.Host {
 	return h
 }
 
-// sh runs a shell script on a host and returns what it printed.
+// The function `sh` runs a shell script on a host and returns the output of the script.
 func sh(t *testing.T, h *lab.Host, script string) string {
 	t.Helper()
 	out, err := stage.Output(t.Context(), h, nil, "sh", "-euc", script)
@@ -307,7 +307,7 @@ func write(t *testing.T, fleetFile, site string, more ...map[string]string) stri
 	return dir
 }
 
-// job is a started job, with its watched and folded events.
+// A `job` is a job of Tutti that has begun, with the events that the test has watched and folded.
 type job struct {
 	*engine.Job
 	id tutti.JobID
@@ -324,7 +324,7 @@ func start(t *testing.T, f *stage.LabFleet, plan tutti.PlanName, mode tutti.Mode
 	return &job{id: id, t: t, f: f}
 }
 
-// patience is the time limit for one job, on a machine with other load.
+// The constant `patience` is the time limit for one job, on a machine with other load.
 const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")

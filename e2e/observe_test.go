@@ -37,7 +37,8 @@ func TestObserve(t *testing.T) {
 			return false
 		})
 	}
-	// everything but the agent's own directories, and what systemd and the journal write
+	// The function `tree` lists all files, except the agent's own directories and what systemd and
+	// the journal write.
 	tree := func() string {
 		t.Helper()
 		return sh(t, h, `find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /var/log -o -path /var/lib/systemd -o -path '/var/lib/tutti*' -o -path /tmp \) -prune \
@@ -45,7 +46,7 @@ func TestObserve(t *testing.T) {
 	}
 	before := tree()
 	sh(t, h, "systemctl start tutti-agent")
-	stands(api.NodeGood, "") // from the report that was there
+	stands(api.NodeGood, "") // the state comes from the report that is older than the agent's start
 	if _, err := fleet.Client.StartJob(t.Context(), api.StartJob{Plan: "one", Mode: tutti.ModeNoop}); tutti.CodeOf(err) != tutti.CodeConflict {
 		t.Errorf("a plan began: %v", err)
 	}

@@ -30,12 +30,12 @@ case $ending {
 }
 `
 
-// ending is a run that ends badly after a good run.
+// The type `ending` is a run that ends badly after a good run.
 type ending struct {
 	name    string
-	spoil   string // spoil is a script that causes the problem on the node.
-	mend    string // mend is a script that removes the problem.
-	begun   string // begun is a script for the middle of the run. If begun is set, the run is held in the middle.
+	spoil   string // a script that causes the problem on the node
+	mend    string // a script that removes the problem
+	begun   string // a script for the middle of the run; with a script the run is held in the middle
 	because tutti.Reason
 	says    string
 	file    string // the failure must name this file

@@ -48,8 +48,8 @@ func (s *puppetSite) deployCode(t *testing.T, data string) {
 	deploySwift(t, s.server, "production", swiftSiteData+data)
 }
 
-// lag delays PuppetDB's writes until the test calls the returned function. During the lag PuppetDB
-// answers with the data that it has.
+// The method `lag` delays PuppetDB's writes until the test calls the returned function. During this
+// time PuppetDB answers with the data that it has.
 func (s *puppetSite) lag(t *testing.T) (end func()) {
 	t.Helper()
 	sh(t, s.server, `
@@ -111,7 +111,7 @@ func (s *puppetSite) throughPuppetDB(t *testing.T) {
 		j.checkSummary(tutti.VerdictFailed, 0, 2)
 		j.expect(j.last("run-storage", "storage-01"), tutti.Failed, tutti.BecauseCompile, "puppet:8081")
 		sh(t, s.server, "systemctl start puppetdb")
-		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // the last runs of these nodes have failed
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // two nodes run, because their last runs have failed
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
 	})
 }

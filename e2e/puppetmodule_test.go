@@ -38,9 +38,9 @@ case $trusted['certname'] {
 }
 `
 
-// withModule installs the module on the stopped Puppet Server. The last runs of the nodes have
-// failed. After the installation, Tutti uses the reads and exports of compiles to order the runs
-// and to wake readers, as with `puppet apply`. The module must not answer anybody else.
+// withModule installs the module on the stopped Puppet Server. The last runs of the nodes have failed. After
+// the installation, Tutti uses the reads and exports of compiles to order the runs and to wake readers, as
+// with `puppet apply`. Forbidden requests to the module's socket must get no answer.
 func (s *puppetSite) withModule(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, s.withSecrets(t, moduleFleet))

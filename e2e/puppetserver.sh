@@ -1,5 +1,5 @@
-# Configures Debian's Puppet Server as its documentation says, and makes its CA and its
-# own certificate. The CA signs every request. The node classifier says nothing until a test writes
+# This script configures Debian's Puppet Server as the Puppet Server's documentation says. It makes the CA and the
+# Puppet Server's own certificate. The CA signs every request. The node classifier says nothing until a test writes
 # enc.yaml.
 set -eu
 cat > /etc/puppet/puppet.conf <<CONF
@@ -17,12 +17,12 @@ echo '{}' > /etc/puppet/enc.yaml
 mkdir -p /etc/puppet/code/environments/production/manifests
 puppetserver ca setup
 
-# The JVM only runs for minutes, so let its compiler spend less time.
+# The JVM runs only for minutes, so its compiler should not spend time on optimization.
 sed -i 's/-Xms1g -Xmx1g/-Xms512m -Xmx768m -XX:TieredStopAtLevel=1/' /etc/default/puppetserver
 
-# compile_ahead UNIT JAR MAIN FILE...
-# Debian has the Clojure of the unit as source text. Without this function, each start would compile
-# this text, which takes half of the time of the start. The function compiles MAIN, and the services
+# Usage: compile_ahead UNIT JAR MAIN FILE...
+# The unit is written in Clojure, and Debian ships it as source text. Each start would compile this
+# text, which takes half of the time of the start. compile_ahead compiles MAIN, and the services
 # that the files name, once.
 compile_ahead() {
   unit=$1 jar=$2 main=$3
