@@ -28,7 +28,7 @@ const (
 // Verbs are all verbs.
 var Verbs = []Verb{VerbView, VerbRead, VerbRun, VerbApprove, VerbCode, VerbData, VerbPuppet, VerbNodes, VerbAdmin}
 
-// Includes reports whether an operator with this verb also has the other verb.
+// Includes reports whether an operator with the verb v also has the verb in `other`.
 func (v Verb) Includes(other Verb) bool {
 	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
 }
@@ -50,7 +50,7 @@ type Access struct {
 	Keys   []string    `json:"keys,omitempty"`
 }
 
-// Has reports whether this entry gives an operator a verb for at least one plan, group or key.
+// Has is true if this entry gives an operator a verb for at least one plan, group or key.
 func (a Access) Has(operator string, verb Verb) bool {
 	return (slices.Contains(a.To, operator) || slices.Contains(a.To, Everybody)) &&
 		slices.ContainsFunc(a.May, func(v Verb) bool { return v.Includes(verb) })
@@ -74,7 +74,8 @@ func (a Access) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// yamlWordRE matches the words that YAML reads as text without quotes. yamlOthers lists the exceptions.
+// yamlWordRE matches the words that YAML reads as text without quotes. yamlOthers lists words that
+// match, but need quotes.
 var (
 	yamlWordRE = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*([.@][A-Za-z][A-Za-z0-9_-]*)*$`)
 	yamlOthers = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}

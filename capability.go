@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Capability names a feature that a server may ask of an agent. An agent of another release may not
-// know this feature.
+// Capability names a feature that a server may need from an agent. An agent of another release may
+// not know this feature.
 type Capability string
 
 // CapabilityRun belongs to an agent that can carry out the only kind of order: a run of Puppet with
@@ -42,10 +42,10 @@ var orderOptions = []orderOption{
 	{"exclusive", "Exclusive", func(o Order) bool { return o.Exclusive }},
 }
 
-// firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not
-// report their capabilities. The list comes from commit 7a084b3, from Order in event.go and RemoteActions in remote.go.
-// The list never changes. If a test needs an agent that is too old, it builds a server with another list (go build
-// -ldflags -X).
+// firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not report their
+// capabilities. The list comes from commit 7a084b3, from Order in event.go and RemoteActions in remote.go. The list
+// never changes. A test can build a server with another list (go build -ldflags -X). The server then takes these
+// agents for too old.
 var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// plainFields are the fields of an Order that need no capability. Such a field identifies the order, is read only by
-// the server, or is set for every run.
+// plainFields are the fields of an Order that need no capability. Each of these fields identifies the order, is read
+// only by the server, or is set for every run.
 var plainFields = []string{"Run", "Node", "Job", "Step", "Attempt", "Proof", "VolatileFacts", "Environment", "Code", "Timeout"}
 
 // TestEachFieldOfAnOrderNeedsACapability checks that each new field has a row in orderOptions. An

@@ -129,7 +129,7 @@ type Record struct {
 	Node   NodeName `json:"node"`
 	Inputs Inputs   `json:"inputs"`
 	Reads  []Read   `json:"reads"`
-	// Keys lists all hiera keys. Reads also contains the keys that have a value.
+	// Keys lists all hiera keys that the run looked up. Keys with a value are also in Reads.
 	Keys      []KeyRead         `json:"keys"`
 	Exports   []string          `json:"exports,omitempty"`   // references
 	Published map[string]Digest `json:"published,omitempty"` // values, by key

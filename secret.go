@@ -131,8 +131,8 @@ func ValidateTargets(targets []string) error {
 	return nil
 }
 
-// Target splits a target into a group and a node. Either the group or the node is empty. Group and node are both
-// empty if the text is not a target.
+// Target splits a target into a group and a node. One of the two results is empty. If the text is not a target,
+// both are empty.
 func Target(text string) (GroupName, NodeName) {
 	if name, is := strings.CutPrefix(text, forGroup); is {
 		return GroupName(name), ""

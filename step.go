@@ -87,7 +87,7 @@ func StepKinds() []StepKind {
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`
-	// PerNode lets each node wait for the earlier steps of the same node only.
+	// If PerNode is true, each node waits only for its own part of the earlier steps.
 	PerNode  bool          `json:"per_node,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
 	Run      *RunStep      `json:"run,omitempty"`

@@ -26,8 +26,9 @@ type CodeShown struct {
 	Plans  SignedBy `json:"plans,omitzero"`
 	// Goes is the code that nodes run by themselves. Goes is empty if there is no such code yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
-	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by
-	// themselves. Otherwise it is the code that was pushed earlier. Before is nil if the log has no earlier code.
+	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by themselves.
+	// If the pushed code is not held, Before is the code that was pushed earlier. Before is nil if the log has no
+	// earlier code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the server cannot compute the changes.

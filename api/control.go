@@ -51,9 +51,9 @@ type Operators interface {
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
-	// If no other operator is known to have a certificate, and the call does not set Last, the
-	// error is CodeConflict. RevokeOperator also cancels the operator's jobs that have not begun on a
-	// node. With CancelJobs it cancels the operator's other jobs, too.
+	// To revoke the last operator who is known to have a certificate, the call must set Last. If Last
+	// is missing, the error is CodeConflict. RevokeOperator also cancels the operator's jobs that
+	// have not begun on a node. With CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AccessQuery) (AccessAnswer, error)
@@ -213,7 +213,7 @@ type Audits interface {
 }
 
 // ReadAudit asks for the entries after a sequence. With Acts the answer lacks the entries that
-// people seldom need (package audit). Without these entries the other entries cannot be verified.
+// people seldom need (package audit). An answer without these entries cannot be verified.
 type ReadAudit struct {
 	After uint64 `json:"after,omitempty"`
 	Acts  bool   `json:"acts,omitempty"`

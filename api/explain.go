@@ -32,8 +32,9 @@ type Explains interface {
 // NodeState is the state of a node under the current code and data.
 type NodeState string
 
-// These are the states of a node. In all states except NodeGood and NodeSuspect the node needs a run in
-// mode apply. An observed node is in another state, or is NodeGood or NodeFailed (ADR 0030).
+// These are the states of a node. If Tutti starts runs on the node, the node is in one of the first six
+// states. Except in NodeGood and NodeSuspect, this node needs a run in mode apply. An observed node
+// (ADR 0030) is in one of the last four states, or in NodeGood or NodeFailed.
 const (
 	NodeGood    NodeState = "good"
 	NodeSuspect NodeState = "suspect"
@@ -53,8 +54,8 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // the next action: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
-	// Rests is the reason why a node of a reactive fleet is not good and does not run soon by itself. Otherwise Rests
-	// is empty.
+	// Rests is the reason why a node of a reactive fleet is not good and does not run soon by itself. For every other
+	// node Rests is empty.
 	Rests string `json:"rests,omitempty"`
 	// Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`
@@ -208,8 +209,8 @@ type ValueVersion struct {
 type HieraFeed struct {
 	Key     string           `json:"key"`
 	Node    tutti.NodeName   `json:"node,omitempty"`    // empty if the value feeds the key on all nodes
-	Readers []tutti.NodeName `json:"readers,omitempty"` // nodes that looked up the key, even if it was absent
-	Hidden  []tutti.NodeName `json:"hidden,omitempty"`  // readers that use a value of their own instead
+	Readers []tutti.NodeName `json:"readers,omitempty"` // nodes that looked up the key, even if Tutti had no value for it
+	Hidden  []tutti.NodeName `json:"hidden,omitempty"`  // nodes in Readers with a value of their own for the key
 }
 
 // ExplainResource names a resource of a node's catalog, `Type[title]`.
@@ -281,8 +282,8 @@ type GraphEdge struct {
 	From      []tutti.NodeName `json:"from"`
 	To        []tutti.NodeName `json:"to"`
 	Questions []tutti.Query    `json:"questions,omitempty"`
-	// Hard is true if the questions are answered only after the nodes of From have applied. Otherwise
-	// the questions are answered after the nodes of From have compiled (exports).
+	// Hard is true if the questions are answered only after the nodes of From have applied. If Hard
+	// is false, the questions are answered after the nodes of From have compiled (exports).
 	Hard bool `json:"hard,omitempty"`
 	// Explicit is true if the order comes from `order` in the fleet file, regardless of reads.
 	Explicit bool `json:"explicit,omitempty"`

@@ -12,8 +12,8 @@ import (
 type Remotes interface {
 	// AskNodes asks the nodes that a selector selects. AskNodes yields one answer for each selected
 	// node, even if a node does not answer. Each call of yield gets the answers that are present at
-	// that moment. AskNodes stops if yield returns an error. The error is CodeInvalid if the question
-	// or the selector is wrong. In this case AskNodes asks no node. The error is CodeNotFound if the
+	// that moment. AskNodes stops if yield returns an error. If the question or the selector is
+	// wrong, the error is CodeInvalid, and AskNodes asks no node. The error is CodeNotFound if the
 	// selector selects no node.
 	AskNodes(ctx context.Context, in NodesQuestion, yield func([]NodeAnswer) error) error
 }
@@ -29,9 +29,9 @@ type NodesQuestion struct {
 	// Title is the title of the resource. If Title is empty, all resources of the type are meant.
 	Title string        `json:"title,omitempty"`
 	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait
-	// Signed contains statements of kind StatementAction, each for some of the nodes. If Signed is not empty,
-	// the server asks these nodes, and the field On is the operator's selector for these nodes. Signed is empty if the
-	// operator has signed nothing.
+	// Signed contains statements of kind StatementAction. Each statement names some nodes. If Signed is not empty, the
+	// server asks the named nodes, and the field On is the selector by which the operator chose them. Signed is empty
+	// if the operator has signed nothing.
 	Signed []tutti.Statement `json:"signed,omitempty"`
 }
 
@@ -60,8 +60,8 @@ type NodeAnswer struct {
 	// the rule of the node's policy that allowed or refused the action
 	Rule string        `json:"rule,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // the time between the question and the answer
-	// The following fields describe the node's last run in the server's log. Puppet's own files possibly do not have
-	// this run.
+	// The following fields describe the node's last run in the server's log. Puppet's own files may say nothing
+	// about this run.
 	LastRun tutti.RunID   `json:"last_run,omitempty"`
 	RunAt   time.Time     `json:"run_at,omitzero"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`

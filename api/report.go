@@ -12,12 +12,13 @@ import (
 type Reports interface {
 	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a node, which means
 	// the node's latest run. The argument run can also be the beginning or the end of an id. The part of an id must
-	// have at least four characters and fit only one stored run. A node name has priority over a part of an id.
-	// The error is CodeNotFound if the server has no such run. The error is CodeConflict if several runs have such an
-	// id.
+	// have at least four characters and fit only one stored run. A node name has priority over a part of an id. The
+	// error is CodeNotFound if the server has no such run. The error is CodeConflict if a part of an id fits several
+	// runs.
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields the messages that Puppet logged during a run, in order. The error is CodeNotFound
-	// if the server has no such run or no log of it. The text of the error says why.
+	// if the server does not have the run, or does not have the run's log. The text of the error says
+	// why.
 	RunLog(ctx context.Context, run tutti.RunID, yield func(LogLine) error) error
 	// JobChanges returns the changes and failures of a job. An empty job means the latest job. A
 	// change that is the same on many nodes appears once. The error is CodeNotFound if the server has
@@ -116,7 +117,7 @@ type ReportStatus struct {
 	Outcome            string      `json:"outcome"`
 	FailedToRestart    bool        `json:"failed_to_restart,omitempty"`
 	Corrective         bool        `json:"corrective,omitempty"`          // false if the change is intentional
-	FailedDependencies []string    `json:"failed_dependencies,omitempty"` // Puppet skipped the resource because of these
+	FailedDependencies []string    `json:"failed_dependencies,omitempty"` // Puppet skipped the resource because these failed
 	At                 time.Time   `json:"at,omitzero"`
 	Place              tutti.Place `json:"place,omitzero"`
 	// Containers lists the classes and defines that contain the resource, the outermost first.

@@ -245,8 +245,8 @@ func (f *fleet) events() []tutti.Event {
 	return out
 }
 
-// denial is an expected entry of the audit log. Each text here must occur in the same field of the
-// entry.
+// denial is an expected entry of the audit log. Each text here must occur in the entry's field with
+// the same name.
 type denial struct{ who, what, reason string }
 
 // The method `audited` waits until the audit log has a denial.

@@ -96,7 +96,7 @@ func beginTLS(c net.Conn) error {
 type flood struct {
 	t     *testing.T
 	end   func()         // end closes all connections of the flood and waits for their end.
-	first sync.WaitGroup // The group first is done when the flood has made each connection once.
+	first sync.WaitGroup // The wait group `first` is done when each connection was made once.
 	made  atomic.Int64
 	// slots limits concurrent dials, because the server disconnects connections that wait too long in
 	// TLS.

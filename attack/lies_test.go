@@ -23,7 +23,7 @@ type lie struct {
 	reason string
 	op     string
 	in     any
-	codes  []tutti.Code // the expected answers; an empty code means success, if a node may send this message
+	codes  []tutti.Code // the answer must be one of these; an empty code means success
 	audit  string       // audit is the expected audit entry. audit is empty if the message is only malformed.
 }
 

@@ -93,8 +93,8 @@ func TestRevokedOperator(t *testing.T) {
 	f.works("after")
 }
 
-// TestLastOperator checks that nobody can lock out all operators without a warning. Root on the
-// server can still connect.
+// TestLastOperator checks that nobody can lock out all operators without a warning. After the last
+// operator was revoked, root on the server can still connect.
 func TestLastOperator(t *testing.T) {
 	f := start(t)
 	list, err := f.admin.ListOperators(t.Context())

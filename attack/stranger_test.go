@@ -89,7 +89,8 @@ func TestCertificateOfAnotherCA(t *testing.T) {
 }
 
 // inTime uses a credential that is valid for only a few seconds. On a busy machine the credential
-// may expire before its use. In this case inTime tries again with twice the lifetime.
+// may expire before its use. If the credential has expired, inTime tries again with twice the
+// lifetime.
 func inTime(t *testing.T, what string, use func(life time.Duration) error) {
 	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {

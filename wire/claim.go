@@ -27,8 +27,8 @@ type Claim struct {
 }
 
 // Claimed contains the order, if there is one. The server sends the same order again until it has
-// the result. If the node has the run's marker, it follows the run and does not start it a second
-// time.
+// the result. If the node has the run's marker, the node follows the run and does not start the run
+// a second time.
 type Claimed struct {
 	Order  *tutti.Order `json:"order,omitempty"`
 	Expect Expectation  `json:"expect,omitempty"` // which run may follow this order

@@ -78,15 +78,15 @@ type Question struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
-	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs of all
-	// nodes that export resources of the type, as these catalogs were before the answer. If
-	// PuppetDB's answer contains another node, Stored has an empty catalog for that node.
+	// Stored is set for a collector that PuppetDB has answered. Stored contains the catalogs that
+	// PuppetDB had before its answer, of all nodes that export resources of the type. If the answer
+	// contains a node without such a catalog, Stored has an empty catalog for the node.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
 	// Opens is true if the asking module can open secrets.
 	Opens bool `json:"opens,omitempty"`
 }
 
-// Answer is the answer, with the sequence of the log at which the answer was correct.
+// Answer is the answer to a Question, with the sequence of the log at which the answer was correct.
 type Answer struct {
 	Found   bool            `json:"found"`
 	Value   json.RawMessage `json:"value,omitempty"`
@@ -318,11 +318,11 @@ type Beat struct {
 	Trouble string      `json:"trouble,omitempty"` // Trouble is work that the agent cannot do before a person helps.
 	Warm    int64       `json:"warm,omitempty"`    // memory, in bytes, of the process that has Puppet loaded
 	At      time.Time   `json:"at"`
-	// Stopping is true only in the last beat of an agent that stops. Stopping is for people. The
-	// server treats a stopping node like a node that becomes silent.
+	// Stopping is true only in the last beat of an agent that stops. The server only shows Stopping
+	// to people. The server treats a stopping node like a node that becomes silent.
 	Stopping bool `json:"stopping,omitempty"`
-	// Unnoted is the reason why the agent could not note runs that Tutti did not start. Such a run may have changed the
-	// node without a message to the server. Agents of earlier releases never set Unnoted, and servers of earlier
+	// Unnoted is the reason why the agent could not note runs that Tutti did not start. These runs may have changed the
+	// node, and the server does not know of them. Agents of earlier releases never set Unnoted, and servers of earlier
 	// releases ignore it.
 	Unnoted string `json:"unnoted,omitempty"`
 	// Files is what Puppet's own files say. Files is nil if Puppet is not installed, if its files cannot be read, or if
