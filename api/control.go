@@ -353,7 +353,7 @@ type NodeView struct {
 	// Stands is the node's state under the current code and data. The state of an observed node follows from what Puppet
 	// has left on the node (ADR 0030), and says nothing about code and data.
 	Stands NodeState `json:"stands,omitempty"`
-	Why    string    `json:"why,omitempty"`   // the reason for Stands; empty for NodeGood, and in a list for callers who may only view
+	Why    string    `json:"why,omitempty"`  // the reason for Stands; empty for NodeGood, and in a list for callers who may only view
 	Since  time.Time `json:"since,omitzero"` // when this state began, if that is known
 	// Observed is true if Tutti starts nothing on the node (`mode: observe`).
 	Observed bool `json:"observed,omitempty"`
