@@ -9,5 +9,5 @@ type Alone struct {
 	// Safety is the time without the server after which the node makes a safety run. With 0 the node
 	// makes no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
-	Why    string        `json:"why,omitempty"` // Why explains the value of Safety to people.
+	Why    string        `json:"why,omitempty"` // The field Why explains the value of Safety to people.
 }

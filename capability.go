@@ -44,8 +44,8 @@ var orderOptions = []orderOption{
 
 // firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not report their
 // capabilities. The list comes from commit 7a084b3, from Order in event.go and RemoteActions in remote.go. The list
-// never changes. A test can build a program with another list (go build -ldflags -X), and so play an agent that is too
-// old.
+// never changes. A test can build a server with another list (go build -ldflags -X). The server then takes these
+// agents for too old.
 var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_facts exclusive " +
 	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
 

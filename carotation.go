@@ -100,8 +100,8 @@ type CARotated struct {
 	Phase RotationPhase `json:"phase"`
 	From  KeySet        `json:"from"` // the earlier set
 	To    KeySet        `json:"to"`   // the new set
-	// Left lists the nodes that the operator gave up, because they had only credentials of the removed set.
-	// LeftOperators lists the operators that were given up for the same reason.
+	// The field Left lists the nodes that the operator gave up, because they had only credentials of the
+	// removed set. LeftOperators lists the operators that were given up for the same reason.
 	Left          []NodeName `json:"left,omitempty"`
 	LeftOperators []string   `json:"left_operators,omitempty"`
 }

@@ -79,15 +79,15 @@ type PuppetStatus struct {
 
 // PuppetFiles is what Puppet's own files on a node say, apart from reports.
 type PuppetFiles struct {
-	// Every is `runinterval` of puppet.conf. Every is 0 if puppet.conf does not have it.
+	// The field Every is `runinterval` of puppet.conf. Every is 0 if puppet.conf does not have it.
 	Every time.Duration `json:"every,omitempty"`
 	// Environment is `environment` of puppet.conf. Environment is empty if puppet.conf does not have it.
 	Environment string          `json:"environment,omitempty"`
 	Disabled    *PuppetDisabled `json:"disabled,omitempty"` // nil if Puppet is enabled
 }
 
-// PuppetDisabled says who has disabled a node's Puppet. By and Since are the owner and the time of the file that
-// disables Puppet.
+// PuppetDisabled says who has disabled a node's Puppet. The fields By and Since are the owner and the time of
+// the file that disables Puppet.
 type PuppetDisabled struct {
 	By      string    `json:"by,omitempty"`
 	Message string    `json:"message,omitempty"`

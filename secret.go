@@ -34,7 +34,8 @@ type SecretText struct {
 	Key   string          `json:"key"`
 	ID    string          `json:"id"`
 	Value json.RawMessage `json:"value"`
-	// For is set only in the copy for the recovery key, and lists the targets of the secret.
+	// The field For is set only in the copy for the recovery key, and lists the targets of the
+	// secret.
 	For []string `json:"for,omitempty"`
 }
 

@@ -47,7 +47,7 @@ type SignedAction struct {
 	Nodes    []NodeName   `json:"nodes"`
 	Message  string       `json:"message,omitempty"`
 	Force    bool         `json:"force,omitempty"`
-	// Until is the end of the action's validity, by the clock of the operator's machine.
+	// The field Until is the end of the action's validity, by the clock of the operator's machine.
 	Until time.Time `json:"until"`
 	Nonce string    `json:"nonce"` // a node accepts each nonce only once
 }

@@ -81,9 +81,9 @@ func StepKinds() []StepKind {
 	return out
 }
 
-// Step is one element of a plan. Exactly one of Run, Converge, Wait and Sleep is set. Kind returns which one is set.
-// After lists the steps for which this step waits. If a step in the file names no earlier step, After contains the step
-// before it.
+// Step is one element of a plan. Exactly one of Run, Converge, Wait and Sleep is set. The method Kind returns which one
+// is set. The field After lists the steps for which this step waits. If a step in the file names no earlier step, After
+// contains the step before it.
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`
@@ -228,7 +228,7 @@ type ConvergeStep struct {
 	Reaction bool `json:"reaction,omitempty"`
 }
 
-// Accept names a bad outcome after which a plan may continue: `failed:resources` or `lost`.
+// Accept is a bad outcome after which a plan may continue: `failed:resources` or `lost`.
 type Accept string
 
 // These are the outcomes that a plan may accept. A plan never accepts a compile error.

@@ -24,17 +24,19 @@ type CodeShown struct {
 	// Signed has the signatures of code keys for the pushed code. Plans has the signatures for the fleet file.
 	Signed SignedBy `json:"signed,omitzero"`
 	Plans  SignedBy `json:"plans,omitzero"`
-	// Goes is the code that nodes run by themselves. Goes is empty if there is no such code yet.
+	// The field Goes is the code that nodes run by themselves. Goes is empty if there is no such
+	// code yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
-	// Before is the earlier code. While the pushed code is held, Before is the code that nodes run by themselves.
-	// If the pushed code is not held, Before is the code that was pushed earlier. Before is nil if the log has no
-	// earlier code.
+	// The field Before is the earlier code. While the pushed code is held, Before is the code that nodes run by
+	// themselves. If the pushed code is not held, Before is the code that was pushed earlier. Before is nil if
+	// the log has no earlier code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the server cannot compute the changes.
 	Unknown string `json:"unknown,omitempty"`
-	// Have is the number of nodes whose last run in mode apply used the code in Pushed. OtherNodes is the number of
-	// nodes of the environment whose last run used other code. Others lists the first of these nodes.
+	// The field Have is the number of nodes whose last run in mode apply used the code in Pushed. OtherNodes is the
+	// number of nodes of the environment whose last run used other code. The field Others lists the first of these
+	// nodes.
 	Have       int              `json:"have"`
 	OtherNodes int              `json:"other_nodes"`
 	Others     []tutti.NodeName `json:"others,omitempty"`
@@ -78,6 +80,7 @@ type CodeRead struct {
 	Path    string         `json:"path"`
 	File    tutti.CodeFile `json:"file,omitzero"`
 	Content []byte         `json:"content,omitempty"` // content of a file that is not a link
-	// Below lists the files below a directory. The keys are paths from the top of the code.
+	// The field Below lists the files below a directory. The keys are paths from the top of the
+	// code.
 	Below map[string]tutti.CodeFile `json:"below,omitempty"`
 }

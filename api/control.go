@@ -51,9 +51,9 @@ type Operators interface {
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
 	// RevokeOperator makes all certificates of an operator invalid, and ends the calls that use them.
-	// If no other operator is known to have a certificate, and the call does not set Last, the
-	// error is CodeConflict. RevokeOperator also cancels the operator's jobs that have not begun on a
-	// node. With CancelJobs it cancels the operator's other jobs, too.
+	// To revoke the last operator who is known to have a certificate, the call must set Last. If Last
+	// is missing, the error is CodeConflict. RevokeOperator also cancels the operator's jobs that
+	// have not begun on a node. With CancelJobs it cancels the operator's other jobs, too.
 	RevokeOperator(ctx context.Context, in RevokeOperator) (RevokedOperator, error)
 	// ExplainAccess says whether the fleet file gives an operator a verb for a target.
 	ExplainAccess(ctx context.Context, in AccessQuery) (AccessAnswer, error)
@@ -197,7 +197,7 @@ type EffectRuns struct {
 // Pauses stops converging and reactions on targets. A target is a group, a node, or (if empty) the
 // whole fleet. Runs of plans are not affected.
 type Pauses interface {
-	// Pause replaces an earlier pause of the same target.
+	// The method Pause replaces an earlier pause of the same target.
 	Pause(ctx context.Context, in Pause) (PauseView, error)
 	// Unpause ends the pause of exactly this target. The error is CodeNotFound if this target has no pause.
 	Unpause(ctx context.Context, target string) error
@@ -212,8 +212,8 @@ type Audits interface {
 	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
 }
 
-// ReadAudit asks for the entries after a sequence. With Acts the answer lacks the entries that
-// people seldom need (package audit). An answer without these entries cannot be verified.
+// ReadAudit asks for the entries after a sequence. If Acts is set, the answer lacks the entries
+// that people seldom need (package audit). An answer without these entries cannot be verified.
 type ReadAudit struct {
 	After uint64 `json:"after,omitempty"`
 	Acts  bool   `json:"acts,omitempty"`
@@ -336,8 +336,9 @@ type NodeView struct {
 	Puppet    string            `json:"puppet,omitempty"`
 	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
-	// OldGrants lists types that this node may export by a grant from before 0.3.0. Such an export gives root on each
-	// node that collects it. The next push of the fleet file needs `dangerous: true` for these types (ADR 0022).
+	// OldGrants lists types that this node may export by a grant from before 0.3.0. A node that exports one of these
+	// types can become root on each node that collects the export. The next push of the fleet file needs `dangerous:
+	// true` for these types (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines use the node's identity. Machines lists the machines that
 	// have said hello since the server started, if there is more than one machine.
@@ -455,7 +456,8 @@ type OperatorView struct {
 	Reason       string    `json:"reason,omitempty"` // reason of the revocation
 }
 
-// RevokeOperator names an operator. Last allows the call to revoke the last operator with a certificate.
+// RevokeOperator names an operator. The field Last allows the call to revoke the last operator with a
+// certificate.
 type RevokeOperator struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`

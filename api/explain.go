@@ -57,7 +57,7 @@ type NodeStanding struct {
 	// Rests is the reason why a node of a reactive fleet is not good and does not run soon by itself. For every other
 	// node Rests is empty.
 	Rests string `json:"rests,omitempty"`
-	// Since is the time of the event that caused this state, if the time is known.
+	// The field Since is the time of the event that caused this state, if the time is known.
 	Since time.Time `json:"since,omitzero"`
 	// Run is the run that decides the node's state. The RunView contains the run's job.
 	Run *RunView `json:"run,omitempty"`
@@ -69,7 +69,8 @@ type RunView struct {
 	Node tutti.NodeName `json:"node"`
 	Job  tutti.JobID    `json:"job,omitempty"`
 	Step tutti.StepName `json:"step,omitempty"`
-	// By is the operator who started the job. By is empty if the server has removed the job.
+	// The field By names the operator who started the job. By is empty if the server has removed
+	// the job.
 	By    string         `json:"by,omitempty"`
 	Cause string         `json:"cause,omitempty"` // the reason why the server began the job by itself
 	Plan  tutti.PlanName `json:"plan,omitempty"`
@@ -236,7 +237,7 @@ type ResourceExplanation struct {
 	Events     []ResourceEvent `json:"events,omitempty"`
 	// Exported lists the exports of this resource by other nodes, if a collector of this node finds them.
 	Exported []Exported   `json:"exported,omitempty"`
-	Reads    []tutti.Read `json:"reads,omitempty"` // Reads lists the reads that the containers of the resource made.
+	Reads    []tutti.Read `json:"reads,omitempty"` // the reads that the containers of the resource made
 	// Keys lists the hiera keys that the containers of the resource looked up.
 	Keys []tutti.KeyRead `json:"keys,omitempty"`
 }

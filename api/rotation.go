@@ -20,12 +20,14 @@ type Rotations interface {
 	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
 }
 
-// RotateCA is a step. Leave and LeaveOperators name the nodes and operators that the end of the rotation may lock out.
+// RotateCA is a step. The fields Leave and LeaveOperators name the nodes and operators that the end of the rotation
+// may lock out.
 type RotateCA struct {
 	Step           tutti.RotationStep `json:"step"`
 	Leave          []tutti.NodeName   `json:"leave,omitempty"`
 	LeaveOperators []string           `json:"leave_operators,omitempty"`
-	// Last allows the step even if no operator, or no operator with admin, can connect after the step.
+	// The field Last allows the step even if no operator, or no operator with admin, can connect after
+	// the step.
 	Last bool `json:"last,omitempty"`
 }
 
@@ -34,7 +36,7 @@ type CARotation struct {
 	Phase tutti.RotationPhase `json:"phase,omitempty"`
 	Since time.Time           `json:"since,omitzero"` // time of the last step
 	CA    tutti.Digest        `json:"ca"`             // CA is the CA of the earlier set while two sets are trusted.
-	Next  tutti.Digest        `json:"next,omitempty"` // Next is the CA of the new set while two sets are trusted.
+	Next  tutti.Digest        `json:"next,omitempty"` // The field Next is the CA of the new set while two sets are trusted.
 	// Behind lists the nodes and operators that the end of the rotation would lock out. After the end of the rotation
 	// the list contains nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`

@@ -37,8 +37,8 @@ type SecretView struct {
 	Owner   tutti.NodeName   `json:"owner,omitempty"`
 	By      string           `json:"by"`
 	At      time.Time        `json:"at"`
-	Sealed  []tutti.NodeName `json:"sealed"`            // Sealed lists targets that have a piece.
-	Waiting []tutti.NodeName `json:"waiting,omitempty"` // Waiting lists targets that have no piece yet.
+	Sealed  []tutti.NodeName `json:"sealed"`            // The field Sealed lists targets that have a piece.
+	Waiting []tutti.NodeName `json:"waiting,omitempty"` // The field Waiting lists targets that have no piece yet.
 	// If Former or Replaced is not empty, the operator must rotate the secret. The secret was sealed to the
 	// nodes in Former, but they are no longer targets. The secret was sealed to an earlier machine of each node
 	// in Replaced.

@@ -10,16 +10,17 @@ import (
 // sends no order that the agent would misunderstand.
 type Claim struct {
 	Version string `json:"version,omitempty"` // of the agent
-	// Knows lists the capabilities of the agent's release. The list is empty for release 0.2.0 or older.
+	// The field Knows lists the capabilities of the agent's release. The list is empty for release 0.2.0
+	// or older.
 	Knows []tutti.Capability `json:"knows,omitempty"`
 	// Begun is the fence of the last order that the node has begun. Before the first order Begun is
 	// the zero fence. Begun is nil if the agent stores no fence. If a node's disk was restored to an
 	// earlier state, the node reports an older fence.
 	Begun *tutti.Fence `json:"begun,omitempty"`
-	// Seen is the last position of the server's log that this node knows.
+	// The field Seen is the last position of the server's log that this node knows.
 	Seen tutti.Position `json:"seen,omitzero"`
-	// Trusts is the counter of the last statement about code keys that the node has accepted. Trusts is
-	// nil if the agent does not know such statements.
+	// The field Trusts is the counter of the last statement about code keys that the node has accepted.
+	// Trusts is nil if the agent does not know such statements.
 	Trusts *uint64 `json:"trusts,omitempty"`
 	// Operators is the counter of the node's list of operators. Operators is nil if the agent does
 	// not know such lists.
@@ -32,8 +33,8 @@ type Claim struct {
 type Claimed struct {
 	Order  *tutti.Order `json:"order,omitempty"`
 	Expect Expectation  `json:"expect,omitempty"` // which run may follow this order
-	// Fence is the fence of the order. A node begins an order only if the order's fence is above the fence of the last
-	// order that the node has begun. Fence is zero if the server is of release 0.2.0 or older.
+	// Fence is the fence of the order. Each order that a node begins must have a higher fence than the order that the
+	// node has begun before. Fence is zero if the server is of release 0.2.0 or older.
 	Fence    tutti.Fence    `json:"fence,omitzero"`
 	Position tutti.Position `json:"position,omitzero"` // of the server
 	// Alone says what the node does while its server is away. If Alone is nil, the node does nothing,

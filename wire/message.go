@@ -8,9 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// These are the operations with which a node calls the server over the bus, and their messages. The
-// key of the sender shows which node sends, so no message contains the node's name. In messages of a compile host, For
-// is the node for which the host's Puppet Server compiles.
+// These are the operations with which a node calls the server over the bus, and their messages. The key of the sender
+// shows which node sends, so no message contains the node's name. In messages of a compile host, the field For names
+// the node for which the host's Puppet Server compiles.
 const (
 	OpHello      = "hello"      // Hello → nothing
 	OpClaim      = "claim"      // Claim → Claimed
@@ -82,7 +82,7 @@ type Question struct {
 	// PuppetDB had before its answer, of all nodes that export resources of the type. If the answer
 	// contains a node without such a catalog, Stored has an empty catalog for the node.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
-	// Opens is true if the asking module can open secrets.
+	// The field Opens is true if the asking module can open secrets.
 	Opens bool `json:"opens,omitempty"`
 }
 

@@ -11,8 +11,8 @@ type BeginServed struct {
 
 // ServedBegun is the answer to BeginServed.
 type ServedBegun struct {
-	// Node is true if For is a node of the fleet. If For is another machine, the server answers no
-	// question for it.
+	// The field Node is true if the field For names a node of the fleet. If For names another
+	// machine, the server answers no question for it.
 	Node bool `json:"node"`
 	// Recorded is true if Tutti ordered the run. A recorded run needs a ServedCatalog to continue.
 	Recorded bool `json:"recorded"`

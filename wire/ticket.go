@@ -15,7 +15,7 @@ import (
 type Hello struct {
 	// Ticket is the node's present ticket. Ticket is empty if the node has no ticket yet.
 	Ticket string `json:"ticket,omitempty"`
-	Next   string `json:"next"`           // Next is the new ticket that the node proposes.
+	Next   string `json:"next"`           // The field Next is the new ticket that the node proposes.
 	Boot   string `json:"boot,omitempty"` // Boot is the boot id of the node's kernel, for people.
 	Host   string `json:"host,omitempty"` // Host is the hostname of the node's kernel, for people.
 	// Machine is a digest that distinguishes installations of machines. If the ticket is the same and Machine differs,

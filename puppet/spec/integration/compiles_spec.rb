@@ -49,7 +49,7 @@ RSpec.describe 'compiles on a Puppet Server' do
   end
 
   # Starts a Puppet Server. The block gets a function that begins a compile, and a function that
-  # waits for its end.
+  # waits for the end of a compile.
   def serving(within: 60)
     script = File.expand_path('../support/compile_server.rb', __dir__)
     Open3.popen2(RbConfig.ruby, '-I', File.expand_path('../../lib', __dir__), script, @dir, err: "#{@dir}/err") do |input, output, process|

@@ -2,8 +2,8 @@
 
 require_relative '../spec_helper'
 
-# A run owes a refresh if it has triggered the refresh and has not done it. Puppet forgets the refresh, because
-# the next run finds that the change is already made.
+# A run owes a refresh if the run has triggered the refresh and Puppet has not done the refresh. Puppet forgets
+# the refresh, because the next run finds that the change is already made.
 RSpec.describe 'an owed refresh' do
   let(:run) { RealRun.new }
 

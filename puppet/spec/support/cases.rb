@@ -3,9 +3,9 @@
 require 'puppet'
 require_relative 'real_run'
 
-# The cases are the ways in which a run can end. The agent must distinguish all of these ways with the
-# files of a run alone. The specs check these cases, and record.rb stores the cases as samples for the
-# agent's own tests.
+# The cases are the ways in which a run can end. The agent must distinguish these ways, and has only
+# the files of a run for this. The specs check these cases, and record.rb stores the cases as samples
+# for the agent's own tests.
 module Cases
   # `last` is the phase before `done`. `error` is a pattern for the error that a person sees, with its position.
   Case = Struct.new(:name, :reason, :order, :setup, :exit, :last, :report, :error, :at, keyword_init: true)

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 # This process compiles like a Puppet Server: compile_server.rb DIR. Each input line is a request, [certname,
-# transaction_uuid] as JSON. A separate thread compiles the request and prints the result as one line. A third element
-# in the request is a number: the thread repeats the compile this number of times with different uuids, and prints all
-# results as one line.
+# transaction_uuid] as JSON. A separate thread compiles the request and prints the result as one line. If the request
+# has a third element, this is a number: the thread repeats the compile so many times with different uuids, and prints
+# all results as one line.
 require 'json'
 require 'monitor'
 require 'puppet'

@@ -56,12 +56,13 @@ class WarmParent
     Waiting.for(60, 'the end of the collection') { !children.include?(collector) }
   end
 
-  # Later runs use no facts of a collection.
+  # After this call, runs use no facts of a collection.
   def forget
     @facts = nil
   end
 
-  # @return [String, nil] the changed file because of which the parent ends; for this answer the method orders a run
+  # @return [String, nil] the changed file because of which the parent ends; to get this answer, the method orders a
+  #   run
   def changed(machine)
     run(machine.dir)['changed']
   end

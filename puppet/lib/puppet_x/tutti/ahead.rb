@@ -4,9 +4,9 @@ require_relative 'facts_ahead'
 
 module PuppetX
   module Tutti
-    # Ahead is a child of the warm parent that collects facts, together with the child's output. The output is in a
-    # file without a name and not in the parent's memory, because each child of the parent has a copy of this memory.
-    # If a run begins during the collection, the run waits for the collection and does not start another one.
+    # An Ahead is a child of the warm parent, and the output of this child. The child collects facts. The output is
+    # in a file without a name and not in the parent's memory, because each child of the parent has a copy of this
+    # memory. If a run begins during the collection, the run waits for the collection and does not start another one.
     class Ahead
       # The parent waits for this pipe while the collection runs. The parent reads one byte or the end of the
       # pipe.

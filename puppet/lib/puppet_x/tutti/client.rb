@@ -110,7 +110,8 @@ module PuppetX
         line
       end
 
-      # The late answer may still come. The next request must not take this late answer for its own answer.
+      # The answer may still come later. Closes the connection, so that the next request does not take this
+      # answer for its own.
       def late(message)
         close
         raise NoAnswer.new('deadline', message)

@@ -47,7 +47,8 @@ module PuppetX
 
       # If hiera.yaml does not name Tutti's level, other values replace the values of Tutti, and no record shows
       # this. If hiera.yaml names the level, Puppet calls the level at the first lookup, for `lookup_options`.
-      # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked
+      # @raise [Puppet::Error] if the level was never asked, although Tutti has a key that was
+      #   looked up
       def check_level
         return if @level || keys.keys.empty?
 
@@ -60,9 +61,9 @@ module PuppetX
                              "as its first level; without it this Puppet Server compiles past keys that Tutti has: #{passed.first(SHOWN).join(', ')}#{more}"
       end
 
-      # Returns the answer of PuppetDB to a question. The block asks PuppetDB only once. The method first asks PuppetDB
-      # for its catalogs, then runs the block, and then asks Tutti. If PuppetDB stores a catalog in between, this
-      # catalog counts as not yet stored.
+      # Returns the answer of PuppetDB to a question. The block asks PuppetDB, and runs only once for each question.
+      # The method first asks PuppetDB for its catalogs, then runs the block, and then asks Tutti. If PuppetDB stores
+      # another catalog before the block has run, this catalog counts as not yet stored.
       def through_puppetdb(type, filter)
         return yield unless @recorded
 
@@ -76,8 +77,8 @@ module PuppetX
       end
 
       # Reports the reads and the exports. Without this report the node gets no catalog. If the catalog goes to
-      # PuppetDB, the method reports the catalog for every run. From now on the catalog's exports are the
-      # node's exports.
+      # PuppetDB, the method reports the catalog even for a run that Tutti did not order, because the catalog's
+      # exports are the node's exports from now on.
       def hand_over(catalog)
         return unless @recorded || @puppetdb
 
@@ -85,8 +86,7 @@ module PuppetX
         hand({ 'exports' => Exports.of(catalog), 'waits' => waits.noted, **stored })
       end
 
-      # There is no catalog. The method reports the reads even if the compile failed, because an answer may be the
-      # reason.
+      # Reports the reads of a compile that failed, because an answer may be the reason for the failure.
       def not_compiled(error)
         hand({ 'exports' => [], 'waits' => waits.ending(error), 'failed' => true }) if @recorded
       rescue Puppet::Error => e

@@ -86,8 +86,8 @@ module PuppetX
           catalog
         end
 
-        # If the level is missing, the error says that the level is missing. The error does not show
-        # the failure that follows from the missing level.
+        # If a compile fails because Tutti's Hiera level is missing, the error names the missing
+        # level and not the failure that follows from it.
         def levelled(compile)
           catalog = yield
         rescue StandardError => e

@@ -7,12 +7,12 @@ require 'puppet/indirector/request'
 
 module PuppetX
   module Tutti
-    # This class reads content that decides the effect of a catalog although it is not in the catalog. Examples
-    # are files that the catalog names, and code that Puppet loads while it applies the catalog. The digests do
-    # not depend on the directory of the code. The class reads each file once. The class has no cache that could be
-    # out of date.
+    # This class reads content that is not in the catalog but decides the effect of the catalog. Examples are files
+    # that the catalog names, and code that Puppet loads while it applies the catalog. The digests do not depend on
+    # the directory of the code. The class reads each file once. The class has no cache that could be out of date.
     class Content
-      # Two directories that link to each other, and missing files, also count as content.
+      # These words stand for the content of directories that link to each other, and of missing
+      # files.
       LOOP = 'loop'
       ABSENT = 'absent'
 

@@ -34,7 +34,7 @@ module PuppetX
 
       # Writes, before Puppet changes a resource, which resources Puppet must refresh after the change. Puppet
       # itself forgets these resources, and an interrupted run could not write them later.
-      # @raise [SystemCallError, IOError] if the line cannot be written, then Puppet must not change the resource
+      # @raise [SystemCallError, IOError] if the line cannot be written; Puppet must then not change the resource
       def changing(transaction, resource)
         return if @changing.key?(resource.ref)
 
@@ -100,8 +100,9 @@ module PuppetX
         )
       end
 
-      # Returns the first failure. If no event failed, the method returns which dependencies failed, or else
-      # the first change. Puppet has already removed secrets from event messages.
+      # Returns the message of the first failed event. If no event failed, the method returns which
+      # dependencies failed. If no dependency failed, the method returns the message of the first change.
+      # Puppet has already removed secrets from event messages.
       def message(status)
         event = status.events.find { |e| e.status == 'failure' }
         return event.message if event

@@ -26,7 +26,7 @@ module PuppetX
           nil
         end
 
-        # Measures a fact without the time of other facts that it asked for.
+        # Measures the time of a fact, without the time of other facts for which this fact asked.
         def measure(name)
           outer = Thread.current[KEY]
           Thread.current[KEY] = 0.0
@@ -57,8 +57,8 @@ module PuppetX
 
         private
 
-        # Returns the name of the fact's group if Facter caches the group as a whole. Otherwise returns the name of the
-        # fact, or of the file of an external fact.
+        # Returns the name of the fact's group if Facter caches the group as a whole. If Facter does not, returns the
+        # name of the fact, or of the file of an external fact.
         def name(groups, fact)
           group, = groups.find { |_, facts| Array(facts).any? { |of| fact == of || fact.start_with?("#{of}.") } }
           group || fact

@@ -7,7 +7,8 @@ module PuppetX
     # This class finds what the files of facts change in a process, apart from the facts themselves. If another
     # process collected the facts, this process lacks these changes. Libraries that the files require, and
     # definitions inside of Facter, are ignored. The files may define methods outside of any class, like the files
-    # of puppetlabs-apt. Another process can borrow such a method: the first call there loads the file.
+    # of puppetlabs-apt. Another process can borrow these methods: the first call of a method there loads the
+    # method's file.
     class FactLeavings
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze

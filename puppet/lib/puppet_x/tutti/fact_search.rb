@@ -4,10 +4,10 @@ require 'facter'
 
 module PuppetX
   module Tutti
-    # This module saves work that Facter repeats for every fact that a module requests itself. The most expensive
+    # This module saves work that Facter repeats each time that a module requests a single fact. The most expensive
     # requests are for facts that do not exist. Facter never remembers that a fact does not exist, and some providers
-    # request such a fact for each line of a file. Everything that can change during a run is still read each time.
-    # Only results that depend on their arguments alone are remembered.
+    # request a missing fact for each line of a file. Everything that can change during a run is still read each
+    # time. Only results that depend on their arguments alone are remembered.
     module FactSearch
       def self.install
         Facter::QueryParser.singleton_class.prepend(Names)

@@ -62,8 +62,8 @@ module PuppetX
         end
 
         # Makes the same changes in this process that the run's own collection would have made. For example, a fact may
-        # have used a type that sets the environment. Or other code of a module may need a library that a fact has
-        # loaded.
+        # have used a type that sets environment variables, or other code of a module may need a library that a fact
+        # has loaded.
         # @return [String, nil] the reason why this process cannot make the changes
         def leave
           return "its facts were collected before, and #{leaves}" if leaves
@@ -176,11 +176,12 @@ module PuppetX
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
-      # Leaves out types, providers and similar files, which Puppet itself loads when it needs them. Also leaves out a
-      # required type if Puppet would load it from the same file. But if a library was required after a type, the type
-      # stays in the list, because the library may depend on the type.
+      # Returns the files that facts have required. The list has no types, providers and similar files, because Puppet
+      # itself loads these files when it needs them. A required type is also left out if Puppet would load the type
+      # from the same file. But if a library was required after a type, the type stays in the list, because the
+      # library may depend on the type.
       # @param before [Array<String>] the files that Ruby had loaded before the collection
-      # @return [Array<String>] the files that were required since then
+      # @return [Array<String>] the files that were required after the beginning of the collection
       def self.required(before)
         types = []
         Puppet::Type.eachtype { |type| types << type.name.to_s }

@@ -5,9 +5,9 @@ require_relative 'position'
 
 module PuppetX
   module Tutti
-    # Puppet calls its key recorder for every hiera key that it looks up, regardless of the level
-    # that answers. The recorder does not get the scope, which says in which class the lookup is.
-    # `within` sets the scope.
+    # Puppet calls its key recorder for every hiera key that Puppet looks up, regardless of the
+    # level that answers. Puppet does not tell the recorder the scope of the lookup, which contains
+    # the class. Therefore the method `within` sets the scope.
     class KeyRecorder < Puppet::Pops::Lookup::KeyRecorder
       def initialize(run)
         super()
@@ -16,7 +16,7 @@ module PuppetX
         @scope = nil
       end
 
-      # `outer` is another recorder that also gets each key. It is nil if there is no such recorder.
+      # `outer` is another recorder that also gets each key, or nil.
       attr_writer :outer
 
       # Lookups inside the block belong to this scope.

@@ -279,9 +279,9 @@ module PuppetX
         end
       end
 
-      # Makes the process independent. The process has no input and no pipes that can break. Because of the process's
-      # name, Puppet's lock recognises it as a Puppet. Without an argument `puppet apply` reads code from stdin. Stdin
-      # is empty, so Puppet uses the manifest of environment.conf.
+      # Makes the process independent. The process has no input and no pipes that can break. Puppet's lock recognises
+      # the process as a Puppet by the name of the process. Without an argument `puppet apply` reads code from stdin.
+      # Stdin is empty, so Puppet uses the manifest of environment.conf.
       def detach
         $stdin.reopen(File::NULL)
         $stdout.reopen(file('stdout'), 'a')
@@ -292,12 +292,14 @@ module PuppetX
         trap_signals
       end
 
-      # Puppet sets its own traps. On INT, Puppet exits. The traps of `puppet agent` are for a daemon.
+      # Replaces Puppet's own traps. On INT, Puppet itself would exit, and the traps of `puppet agent`
+      # are for a daemon.
       def trap_signals
         SIGNALS.each { |name| Signal.trap(name) { interrupted(name) } }
       end
 
-      # Puppet ends in its own way and writes a report. Only this process knows that a signal was the cause.
+      # The error makes Puppet end in its own way, with a report. Only this process knows that a signal was
+      # the cause.
       def interrupted(name)
         @cause = SignalException.new(name)
         raise @cause

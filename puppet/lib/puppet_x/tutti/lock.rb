@@ -5,8 +5,8 @@ require 'puppet/util/pidlock'
 
 module PuppetX
   module Tutti
-    # Puppet's own run lock. `puppet agent` takes the run lock, and `puppet apply` does not. Only
-    # Puppet's Pidlock decides who holds the lock, and whether it is stale.
+    # A Lock is Puppet's own run lock. `puppet agent` takes the run lock, and `puppet apply` does
+    # not. Only Puppet's Pidlock decides who holds the lock, and whether it is stale.
     class Lock
       # Returns the agent's lock file, even if its path is set only for `puppet agent`.
       def self.path

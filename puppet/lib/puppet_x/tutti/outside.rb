@@ -10,11 +10,12 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # This class finds the files that a compile uses from the node and not from the pushed code. There are three kinds:
-    # modules of $basemodulepath with the manifest, Hiera data with the hiera.yaml that names this data, and
-    # puppet.conf. Each kind counts as one more fact. For example, a node becomes suspect after a package has installed
-    # another version of a module. Files are compared by path, size and change time, without reading them. The private
-    # files of a version control system are left out. Of puppet.conf only the settings count.
+    # This class finds the files that a compile uses from the node and not from the pushed code. There are three kinds
+    # of files: the first kind is modules of $basemodulepath and the manifest, the second is Hiera data and the
+    # hiera.yaml files that name the data, and the third is puppet.conf. Each kind counts as one more fact. For
+    # example, a node becomes suspect after a package has installed another version of a module. Files are compared by
+    # path, size and change time, without reading them. The private files of a version control system are left out. Of
+    # puppet.conf only the settings count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
@@ -31,7 +32,8 @@ module PuppetX
         @volatile = volatile
       end
 
-      # @return [Hash{String => String}] digests by name; a name is missing if nothing of this kind is outside
+      # @return [Hash{String => String}] digests by name; a name is missing if the node has no files of this
+      #   kind outside the code
       def facts
         looks = { MODULES => -> { digest(modules + beyond_the_code([@environment.manifest])) },
                   HIERA => -> { digest(data + beyond_the_code([site_hiera])) }, SETTINGS => -> { settings } }
@@ -54,8 +56,8 @@ module PuppetX
         !@volatile.include?(name) && (@environment || name == SETTINGS)
       end
 
-      # Returns the digest of the settings in the sections of puppet.conf that this program reads, as they are written
-      # there. The launcher's own settings are left out, because they have precedence.
+      # Returns the digest of the settings in those sections of puppet.conf that this program reads. Settings that the
+      # launcher itself sets are left out, because the launcher's values have precedence.
       # @return [String, nil] nil if there are no such settings
       def settings
         sections = [Puppet.run_mode.name, :main]

@@ -123,9 +123,9 @@ module PuppetX
         certain { @premises.refuted_by_facts }
       end
 
-      # Finds files of modules or of `libdir` that Puppet would load instead of, or in addition to, the loaded files.
-      # If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs it.
-      # Other files cannot be loaded again.
+      # Finds files of modules or of `libdir` that Puppet would load in place of the loaded files or in addition to
+      # them. If a plugin belongs to a type, the type is unloaded, and Puppet loads the type again when Puppet needs
+      # it. Other files cannot be loaded again.
       # @return [String, nil] a text about the first file that cannot be loaded again
       def shadowed
         files = @seen = plugins

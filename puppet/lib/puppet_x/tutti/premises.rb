@@ -107,7 +107,7 @@ module PuppetX
         "#{what} was #{before.inspect} when Puppet was loaded and is #{now.inspect}"
       end
 
-      # The settings. When the hook runs, there is no puppet.conf yet.
+      # This hook records the settings. When the hook runs, Puppet has not read puppet.conf yet.
       module Settings
         def [](name)
           Premises.ask(:setting, name) { super }

@@ -27,7 +27,7 @@ module PuppetX
         raise Puppet::Error, "tutti: PuppetDB does not say which catalogs it has: #{e.message}"
       end
 
-      # Returns the given catalogs, and marks those whose resources were found.
+      # Returns the given catalogs, and marks each catalog of which PuppetDB has found a resource.
       # @param found [Array<Puppet::Parser::Resource>] the answer that PuppetDB has given after `catalogs`
       def self.stored(catalogs, found)
         found.map { |resource| resource.collector_id.split('|', 2).first }.uniq

@@ -6,8 +6,8 @@ require 'puppet/util/log'
 
 module PuppetX
   module Tutti
-    # Removes opened secrets from Puppet's messages. A type that refuses a value quotes the value, even if the
-    # value is Sensitive.
+    # Removes opened secrets from Puppet's messages. If a type refuses a value, the message of the type
+    # contains the value, even if the value is Sensitive.
     module Redaction
       # Shorter secrets may be ordinary words, which would then be removed from every message.
       LEAST = 6

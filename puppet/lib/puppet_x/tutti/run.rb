@@ -19,7 +19,7 @@ require_relative 'waits'
 module PuppetX
   module Tutti
     # A Run is the run of this process, as functions, termini and providers see the run. A run exists only in a
-    # process that the launcher started, and during a compile on a Puppet Server (Compile). Elsewhere
+    # process that the launcher started, and during a compile on a Puppet Server (Compile). In all other cases
     # `Run.current` is nil, and the module reads nothing and publishes nothing.
     class Run
       # An Answer is the agent's answer about a key.
@@ -166,8 +166,8 @@ module PuppetX
             timeout: order.lock_timeout + GRACE)['released'] == true
       end
 
-      # @param wanted [Hash] the value that the resource publishes, or the wish to withdraw the value; the agent needs it in
-      #   a local run, to tell the server if it differs from the published value
+      # @param wanted [Hash] the value that the resource publishes, or the wish to withdraw the value; in a local run
+      #   the agent compares `wanted` with the published value, and tells the server about a difference
       # @return [Answer, nil] the value that this node published last under a key, which does not count as a read; nil in a
       #   local run, because a local run publishes nothing
       def published(key, wanted)

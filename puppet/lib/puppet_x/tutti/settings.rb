@@ -70,8 +70,8 @@ module PuppetX
         @order.directories.flat_map { |name, path| ["--#{name}", path] }
       end
 
-      # Returns the arguments for one run with a new catalog of the Puppet Server. The cache is off, because
-      # otherwise Puppet would apply the old catalog after a compile error. If the order names an environment, only
+      # Returns the arguments for one run with a new catalog of the Puppet Server. The cache is off, because with
+      # the cache Puppet would apply the old catalog after a compile error. If the order names an environment, only
       # this environment may be used.
       def agent
         environment = @order.environment.to_s
@@ -92,7 +92,7 @@ module PuppetX
           preprocess_deferred: preprocess_deferred, factpath: factpath, hiera_config: hiera_config }
       end
 
-      # The step's timeout applies, unless the site has set a timeout for its agents.
+      # If the site has set no timeout for its agents, only the step's timeout applies.
       def runtimeout
         in_config(:runtimeout) ? nil : 0
       end

@@ -4,14 +4,15 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # This module records the changes that loading a type makes in the environment of the process. All commands of
-    # a run see these changes (for example, `package` sets how apt asks questions). A run that does not use the
-    # type must not have these changes.
+    # While Puppet loads a type, the type may change the environment variables of the process. This module records
+    # these changes. All commands of a run see the changes (for example, `package` sets how apt asks questions). A
+    # run that does not use the type must not have these changes.
     module TypeEnvironment
       @changes = {}
 
       class << self
-        # Loads types, and then undoes the changes in the environment.
+        # Runs the block, which loads types, records the changed environment variables, and then
+        # undoes the changes.
         def note
           before = ENV.to_h
           types = names

@@ -4,7 +4,8 @@ require 'puppet'
 
 module PuppetX
   module Tutti
-    # This error is a question without an answer. The compile cannot continue without this answer.
+    # This error means that a question has no answer. The compile cannot continue without this
+    # answer.
     class Unanswered < Puppet::Error
       attr_reader :wait
 
@@ -19,8 +20,8 @@ module PuppetX
     class Waits
       PLACE = /(?:\s\((?:file|line): [^\n]*\))?(?: on node \S+)?/.freeze
       WHERE = /(?:Evaluation Error: Error while evaluating an? [\w ]+, )?/.freeze
-      # These patterns match Puppet's messages if a lookup has found nothing, and if a class lacks only
-      # parameters.
+      # LOOKUP matches Puppet's message about a lookup that has found nothing. PARAMETERS matches the
+      # message about a class that lacks parameters and has no other error.
       LOOKUP = /\A#{WHERE}Function lookup\(\) did not find a value for (?:the name|any of the names \[)(?<names>[^\]]*)\]?#{PLACE}\z/.freeze
       PARAMETERS = /\A#{WHERE}Class\[(?<class>[\w:]+)\]:(?<list>(?:\s+expects a value for parameter '\w+')+)#{PLACE}\z/.freeze
 

@@ -80,8 +80,8 @@ module PuppetX
         @ahead = @preload.ahead = nil
       end
 
-      # Creates the child for a run. The child begins after its pid is on disk. If the parent ends before that, the
-      # child ends without starting the run, and there will never be a pid.
+      # Creates the child for a run. The child waits until its pid is on disk. If the parent ends earlier, the
+      # child ends without starting the run, and nobody writes a pid.
       def run(dir)
         reader, go = IO.pipe
         pid = fork do

@@ -2,9 +2,9 @@
 
 require 'puppet_x/tutti/run'
 
-# This is the Hiera level of Tutti (`lookup_key`). In a run the launcher adds the level as the first level of the global
-# layer, where the level has no options. A hiera.yaml in the code may name the level once more, to list keys that no
-# lower level may answer. Outside of a run of Tutti the level has no keys and requires no keys.
+# This is the Hiera level of Tutti (`lookup_key`). In a run the launcher adds the level, without options, as the first
+# level of the global layer. A hiera.yaml in the code may name the level once more, to list keys that no lower level may
+# answer. Outside of a run of Tutti the level has no keys and requires no keys.
 Puppet::Functions.create_function(:'tutti::hiera') do
   # @param key the key that Hiera looks up
   # @param options the options of the level: `required`, a list of regular expressions. If a key matches one of these
@@ -22,7 +22,8 @@ Puppet::Functions.create_function(:'tutti::hiera') do
     run = PuppetX::Tutti::Run.current
     return context.not_found if run.nil?
 
-    # Puppet's recorder gets every key except `lookup_options`, which Puppet looks up in every compile.
+    # Puppet itself records every key except `lookup_options`, although Puppet looks up this key in
+    # every compile.
     run.keys.record(key) if key == 'lookup_options'
     return run.hiera[key] if run.hiera.key?(key)
 

@@ -3,7 +3,7 @@
 require 'puppet_x/tutti/left_out'
 require 'puppet_x/tutti/run'
 
-# Evaluates a block after other nodes export enough resources of a type. Before that number is reached, the
+# Evaluates a block after other nodes export enough resources of a type. While there are fewer exports, the
 # block is left out of the catalog, Puppet applies the rest, and the run ends `waiting`. The question is the
 # same as the question of a collector `Type <<| |>>`.
 Puppet::Functions.create_function(:'tutti::require_exports', Puppet::Functions::InternalFunction) do

@@ -3,8 +3,8 @@
 require 'puppet_x/tutti/left_out'
 require 'puppet_x/tutti/run'
 
-# Evaluates a block with shared values if all of them exist. Otherwise the block is left out of the
-# catalog, Puppet applies the rest, and the run ends `waiting`.
+# Evaluates a block with shared values if all of them exist. If a value is missing, the block is
+# left out of the catalog, Puppet applies the rest, and the run ends `waiting`.
 Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFunction) do
   # @param keys the paths of the values
   # @param block gets the values, in the order of the keys
@@ -34,7 +34,7 @@ Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFun
     nil
   end
 
-  # If there are too many values, Puppet itself calls the block and gives no message.
+  # Without this check, Puppet would call a block with too many values and give no message.
   def check(arity, count)
     least = arity.negative? ? -arity - 1 : arity
     return if count == least || (arity.negative? && count > least)

@@ -8,8 +8,8 @@ require 'puppet_x/tutti/compiles'
 class Puppet::Resource::Catalog::Tutti < Puppet::Indirector::Code
   desc 'Hands the compiled catalog over to Tutti and waits until it may be applied.'
 
-  # On a Puppet Server the compile has already reported the catalog. A catalog that comes here may belong to
-  # any node.
+  # On a Puppet Server the compile has already reported the catalog. There, this method gets the catalogs of
+  # all nodes.
   def save(request)
     return puppetdb(:save, request) if PuppetX::Tutti::Compiles.installed?
 

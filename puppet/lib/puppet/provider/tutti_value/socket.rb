@@ -45,8 +45,8 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
     PuppetX::Tutti::Run.current
   end
 
-  # Returns nil if the file does not exist. The real run may create the file later than the noop
-  # run.
+  # Returns nil if the file does not exist. In a noop run the file may be missing, because only a
+  # real run creates it.
   def desired
     path = resource[:source_file]
     return resource[:value] if path.nil?
