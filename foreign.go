@@ -58,9 +58,10 @@ func (l *Local) Kind() string {
 const KeptForeign = 5
 
 // Disturbs reports whether this run may have changed the results of other runs, or should have
-// published something. An unknown run before this run counts, too. A local run in mode apply that
-// failed after its gate always disturbs: if it left no report, the number of its changes is unknown.
-// A noop run of Puppet also disturbs if it changed resources with `noop => false`.
+// published something. Disturbs also returns true if an unknown run may have ended before this run.
+// A local run in mode apply that failed after its gate always disturbs: if it left no report, the
+// number of its changes is unknown. A noop run of Puppet also disturbs if it changed resources with
+// `noop => false`.
 func (f Foreign) Disturbs() bool {
 	if f.Unwatched || f.Result.Counts.Changed > 0 || f.Local != nil && len(f.Local.Unpublished) > 0 {
 		return true

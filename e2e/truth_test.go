@@ -513,8 +513,8 @@ func (w *truth) look() {
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
-		// If this noop run has found a change, the node is stale because of the noop run. The check still
-		// counts.
+		// A noop run that finds a change makes the node stale. Therefore the check also counts if the
+		// node is stale only because of this noop run.
 		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++

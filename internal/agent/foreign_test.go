@@ -40,7 +40,7 @@ type witness struct {
 }
 
 // witnesses returns a witness, and the option that gives this witness to a lab's agents. The directory
-// of its report exists, as after the beginning of Puppet's first run.
+// of the witness's report exists already, as if Puppet's first run had begun.
 func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
@@ -260,8 +260,8 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(wire.OpForeign, 1)
-			// Wait for the first report. If the agent reconnected before it, the agent would send the run
-			// again.
+			// Wait until the server has the first report. If the agent connected again before that, the
+			// agent would send the run again.
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))

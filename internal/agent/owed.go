@@ -28,8 +28,8 @@ type debts struct {
 	Owed []tutti.Owed `json:"owed"`
 }
 
-// The method `after` returns the debts after a run has ended. Counting a run twice has the same
-// result as counting it once.
+// The method `after` returns the debts after a run has ended. The result is the same if the
+// method counts a run twice.
 func (d debts) after(run tutti.RunID, r Refreshes) debts {
 	out := slices.DeleteFunc(slices.Clone(d.Owed), func(o tutti.Owed) bool { return slices.Contains(r.Over, o.Resource) })
 	for _, resource := range r.Due {

@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		select {
 		case broken = <-p.bus.Failed():
 			s.reserve.Stale()
-			p.log.Close() // an append that is still waiting gets no answer
+			p.log.Close() // end the appends that still wait, because they get no answer from the bus
 			return broken
 		case <-ctx.Done():
 			return nil
@@ -106,8 +106,8 @@ func operatorOf(core *server.Server, authority *identity.Authority) func(*http.R
 	}
 }
 
-// deniedTo records refused HTTP requests. deniedTo records the name in the operator's
-// certificate if our CA signed it, and otherwise the client's address.
+// deniedTo records refused HTTP requests. If our CA signed the operator's certificate, deniedTo
+// records the name in the certificate. If not, deniedTo records the client's address.
 func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, string, error) {
 	return func(r *http.Request, what string, cause error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)

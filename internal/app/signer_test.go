@@ -182,7 +182,7 @@ func TestTheFleetFileIsSigned(t *testing.T) {
 		signed       bool
 		want         uint64
 	}{
-		{"the first one", one, true, 2}, // 1 was signed above
+		{"the first one", one, true, 2}, // the counter 1 was signed above
 		{"the same", one, true, 2},
 		{"another", two, true, 3},
 		{"by somebody without a key", three, false, 0},
