@@ -107,8 +107,8 @@ func (b *RunProved) ID() string { return string(b.Run) }
 // refused in the run so far.
 type RunRefused struct {
 	Run RunID `json:"run"`
-	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word `dangerous`
-	// and covers everything that needs this word. The other grant covers everything else.
+	// Wants lists at most two grants that together would have allowed the run. Their field To is empty. One grant has
+	// the word `dangerous` and covers everything that needs this word. The other grant covers everything else.
 	Wants []Grant `json:"wants"`
 }
 

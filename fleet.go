@@ -28,9 +28,9 @@ type Fleet struct {
 	// VolatileFacts are names of facts. A change of such a fact does not cause a run. The module has its own list of
 	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
-	// If a node has no server for the time SafetyWhenAway, the node makes a safety run. A value in the
-	// node's group counts more than this value. If the value is 0, the default counts. If the value is
-	// Never, nodes make no safety runs.
+	// If the server does not answer a node for the time SafetyWhenAway, the node makes a safety run. A
+	// value in the node's group counts more than this value. If the value is 0, the default counts. If
+	// the value is Never, nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 	// RunsEvery is the time between two Puppet runs of observed nodes, unless their group has another value. With a
 	// RunsEvery of 0, the node's puppet.conf says how often Puppet runs.
@@ -229,10 +229,10 @@ type Group struct {
 // Joined reports whether the nodes' join tokens decide which nodes are in the group.
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
 
-// Grant allows the nodes of a group to publish and read more than nodes without a grant. Write and
-// Read are key patterns (see ValidatePattern). Types says which resources the nodes may export. A
-// node may read each key that it may write. Dangerous allows rights that give root on other nodes
-// (see ExportGrant.Dangers and DangerousPattern).
+// Grant allows the nodes of a group to publish and read data that nodes without a grant may not
+// publish or read. Write and Read are key patterns (see ValidatePattern). Types says which
+// resources the nodes may export. A node may read each key that it may write. Dangerous allows
+// rights that give root on other nodes (see ExportGrant.Dangers and DangerousPattern).
 type Grant struct {
 	To    GroupName     `json:"to"`
 	Write []string      `json:"write,omitempty"`

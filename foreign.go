@@ -35,7 +35,7 @@ type Local struct {
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
 	// As contains the id of the earlier run that had the same code, environment, program, answers and catalog. If one
-	// of these was different, or Unpublished has keys, As is empty.
+	// of these five was different, or if Unpublished has keys, As is empty.
 	As RunID `json:"as,omitempty"`
 	// Unpublished are the first keys, sorted, that this run would have published or withdrawn if the server had ordered
 	// it. A key is also here if the agent does not know what the node has published. Agents of release 0.3 and earlier

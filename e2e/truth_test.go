@@ -106,7 +106,7 @@ func truthFleetUp(t *testing.T) (*stage.LabFleet, *clocks) {
 	program := clockedProgram(t)
 	running := bootLab(t, spec)
 	c := newClocks(t, running)
-	for _, h := range running.Hosts { // the fleet begins in the past, so that its credentials are valid after a clock was set back
+	for _, h := range running.Hosts { // the fleet's credentials begin in the past, so that they stay valid when the test sets a clock back later
 		c.set(t, h, -clocksBegin)
 	}
 	f, err := startFleetWith(t.Context(), running, "tutti", program, t.TempDir())

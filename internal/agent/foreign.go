@@ -155,13 +155,13 @@ type watch struct {
 	file    string
 	conf    string // a change of this file rings the bell, too
 	failed  bool   // the agent could not complete the last look
-	// The field `leaves` reports whether the run of Tutti in a directory leaves its report in this
-	// file.
+	// The function `leaves` reports whether a run of Tutti, whose directory is `dir`, writes its
+	// report to this file.
 	leaves func(dir string) bool
 
 	// The field `done` is the place up to which the agent has dealt with all reports.
 	done  place
-	since time.Time // when the last look began during which no report arrived
+	since time.Time // the start of the last look during which no report arrived
 	last  tutti.RunID
 	noted bool // the id in `last` is also on disk
 	// The field `read` contains the runs whose reports the agent has read after the place `done`.

@@ -30,8 +30,8 @@ const (
 // These files are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// The type `ended` is the content of result.json. The file contains the result, and the digests of
-// the other files at that time.
+// The type `ended` is the content of result.json. The file contains the result, and the digests
+// that the other files had when the agent wrote the result.
 type ended struct {
 	Result tutti.Result            `json:"result"`
 	Parts  map[string]tutti.Digest `json:"parts"`

@@ -114,7 +114,7 @@ func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	var out []string
 	size := 0
 	for _, o := range kept.Owed {
-		if size += len(o.Resource); size > maxRepeated { // the next run repeats the other refreshes
+		if size += len(o.Resource); size > maxRepeated { // a later run repeats the refreshes that are left out here
 			break
 		}
 		out = append(out, o.Resource)

@@ -139,8 +139,8 @@ func (w *reportWatch) note(e fsnotify.Event) {
 // a random part.
 var temporary = regexp.MustCompile(`^\d{8}-(\d+)-[0-9a-z]+(-\d+)?$`)
 
-// The method `arrived` counts a report. One process makes one run, which saves its report twice. The
-// caller holds w.mu.
+// The method `arrived` counts a report. One process makes one run and saves its report twice, so the
+// method counts two saves by one process as one report. The caller holds w.mu.
 func (w *reportWatch) arrived() {
 	writer := ""
 	if rest, ok := strings.CutPrefix(w.moved, w.file); ok {
@@ -156,9 +156,10 @@ func (w *reportWatch) arrived() {
 	w.saves++
 }
 
-// The method `follow` watches the report's directory and all directories above it. All are needed, because
-// a directory that is moved away sends no event itself. A missing directory is watched when it is created.
-// The directories of conf are watched, too. The result `others` identifies the set of directories.
+// The method `follow` watches the report's directory and all directories above it. The directories above
+// are needed, because a directory that is moved away sends no event itself. A missing directory is watched
+// when it is created. The directories of conf are watched, too. The result `others` identifies the set of
+// directories.
 func (w *reportWatch) follow(file, conf string) (others int, err error) {
 	confs := []string{conf}
 	if target, err := filepath.EvalSymlinks(conf); err == nil && target != conf {

@@ -26,7 +26,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	})
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error {
-		select { // nodes get answers as soon as the log is folded
+		select { // wait until the log is folded; the server cannot answer nodes before that
 		case <-core.Ready():
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -80,7 +80,7 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 // denier records refusals in the log. The denier uses its own goroutines, so callers
 // need not wait.
 type denier struct {
-	ctx   context.Context // the context of the group, which waits for the denier's goroutines
+	ctx   context.Context // the context of `group`; the group waits for the denier's goroutines
 	core  *server.Server
 	group *errgroup.Group
 }

@@ -84,7 +84,8 @@ func TestACounterGoesUp(t *testing.T) {
 		}
 	}
 	file := filepath.Join(p.conn.OperatorDir, operator.CountersFile)
-	// this number is above the server's counter, as after the server was set back
+	// the operator's counter is now above the server's counter, as if the server had been set
+	// back
 	if err := os.WriteFile(file, []byte(`{"production": 40}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
