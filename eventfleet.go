@@ -57,9 +57,9 @@ type CodePushed struct {
 	// themselves.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// Released and PassedOver belong to held code. Released is the code that nodes other than canaries continue to use.
-	// Released is empty if there is no released code. PassedOver lists the codes that were pushed after Released and
-	// never released, the latest last.
+	// Released and PassedOver belong to held code. Released is the code that nodes other than canaries continue to
+	// use. Released is empty if there is no released code. PassedOver lists the codes that were pushed after Released
+	// and were never released. The latest code is the last in the list.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
 	// Counter is the counter in the Statement, which an operator has signed. Release 0.2.0 and older

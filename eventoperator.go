@@ -68,10 +68,10 @@ func (*Denied) Kind() string { return "audit.denied" }
 // ID implements Body.
 func (b *Denied) ID() string { return b.Who }
 
-// SnapshotTaken says that a snapshot exists: the blob State contains everything that the folds need from the events up
-// to and including Through. Link is the link of that last event. The log may remove the events up to Through. Segments
-// are the audit trail of the removed entries. The oldest segment is the first. Operators lists all operators who ever
-// did something. After a removal of events, some operators are known only from this list.
+// SnapshotTaken says that a snapshot exists: the blob State contains everything that the folds need from the events
+// up to and including Through. Link is the link of the event Through. The log may remove the events up to Through.
+// Segments are the audit trail of the removed entries. The oldest segment is the first. Operators lists all operators
+// who ever did something. After a removal of events, some operators are known only from this list.
 type SnapshotTaken struct {
 	Through   uint64         `json:"through"`
 	Link      Digest         `json:"link"`

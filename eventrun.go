@@ -90,9 +90,10 @@ func (b *RunAsked) ID() string { return string(b.Run) }
 // the gate stops this run.
 type RunProved struct {
 	Run RunID `json:"run"`
-	// Rests is the start time, by the node's clock, of the run that applied the node's present state.
+	// The node's present state comes from an earlier run. Rests is the start time of that run by the
+	// node's clock.
 	Rests time.Time `json:"rests,omitzero"`
-	// Clock is the same moment by the clock of the agent.
+	// Clock is the start of that run by the clock of the agent.
 	Clock Clock `json:"clock,omitzero"`
 }
 
@@ -106,8 +107,8 @@ func (b *RunProved) ID() string { return string(b.Run) }
 // refused in the run so far.
 type RunRefused struct {
 	Run RunID `json:"run"`
-	// Wants lists the grants that would have allowed the run, without the field To. One grant has the word `dangerous`
-	// and covers everything that needs this word. The other grant covers everything else.
+	// Wants lists at most two grants that together would have allowed the run. Their field To is empty. One grant has
+	// the word `dangerous` and covers everything that needs this word. The other grant covers everything else.
 	Wants []Grant `json:"wants"`
 }
 

@@ -11,9 +11,9 @@ type ExportGrant struct {
 	Type string `json:"type"`
 	// Defined is true for a defined type whose name has only one part.
 	Defined bool `json:"defined,omitempty"`
-	// Parameters lists the parameters that the resource may have, besides relations and tag. If the
-	// list is empty, the grant allows safe parameters only. An empty list in the grant of a defined
-	// type, or in a dangerous grant, allows all parameters.
+	// Parameters lists the parameters that the resource may have, besides relations and tag. In the
+	// grant of a defined type, and in a dangerous grant, an empty list allows all parameters. In
+	// other grants, an empty list allows safe parameters only.
 	Parameters []string `json:"parameters,omitempty"`
 	// OwnTitle requires that the title is the node's name, or begins with the node's name and one of `_:/@`
 	// or a space.

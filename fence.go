@@ -42,9 +42,9 @@ type Position struct {
 	Link  Digest `json:"link,omitempty"` // see Link
 }
 
-// Behind returns an error with CodeDamaged if this server cannot have been at the position `seen`, or has gone back
-// since then. The argument `at` is the link of the seen event in this server's log. The argument is empty if the log no
-// longer has that event. If the seen position has no epoch, Behind returns no error.
+// Behind returns an error with CodeDamaged if this server cannot have been at the position `seen`, or was set back
+// after it had been at this position. The argument `at` is the link of the seen event in this server's log. The
+// argument is empty if the log no longer has that event. If the seen position has no epoch, Behind returns no error.
 func (p Position) Behind(seen Position, at Digest) error {
 	var what string
 	mend := "tutti server new-epoch"
@@ -67,7 +67,8 @@ func (p Position) Behind(seen Position, at Digest) error {
 		p.Seq, p.Epoch, seen.Seq, seen.Epoch, what, mend)
 }
 
-// String returns the number for people, and the part that distinguishes two epochs with one number.
+// String returns, for people, the epoch's number and the beginning of its random part. The random
+// part distinguishes two epochs that have the same number.
 func (e Epoch) String() string {
 	if e.Random == "" {
 		return strconv.FormatUint(e.Number, 10)

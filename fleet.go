@@ -22,14 +22,15 @@ type Fleet struct {
 	// Reaction says how the server keeps the fleet converged. If Reaction is nil, only people start jobs.
 	Reaction *Reaction `json:"reaction,omitempty"`
 	// KeepReplaced is true if the publications of a replaced machine stay until the first run of the
-	// new machine. Otherwise the server withdraws the publications when the new machine joins.
+	// new machine. If KeepReplaced is false, the server withdraws the publications when the new
+	// machine joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
 	// VolatileFacts are names of facts. A change of such a fact does not cause a run. The module has its own list of
 	// volatile facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
-	// If a node has no server for the time SafetyWhenAway, the node makes a safety run. A value in the
-	// node's group counts more than this value. If the value is 0, the default counts. If the value is
-	// Never, nodes make no safety runs.
+	// If the server does not answer a node for the time SafetyWhenAway, the node makes a safety run. A
+	// value in the node's group counts more than this value. If the value is 0, the default counts. If
+	// the value is Never, nodes make no safety runs.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 	// RunsEvery is the time between two Puppet runs of observed nodes, unless their group has another value. With a
 	// RunsEvery of 0, the node's puppet.conf says how often Puppet runs.
@@ -135,9 +136,9 @@ var DefaultBound = ReactionBound{Times: 6, Per: time.Hour}
 // Bounds returns the bound of the reaction, or the default.
 func (r Reaction) Bounds() ReactionBound { return cmp.Or(r.Bound, DefaultBound) }
 
-// ReadReaction says how the readers of some answers react. Exactly one of Type and Key is set. Type
-// is the type of a collector. Key is a pattern of hiera keys if it begins with hiera/, and otherwise a pattern of the
-// keys of values.
+// ReadReaction says how the readers of some answers react. Exactly one of Type and Key is set. Type is the type of a
+// collector. A Key that begins with hiera/ is a pattern of hiera keys. Any other Key is a pattern of the keys of
+// values.
 type ReadReaction struct {
 	Type string       `json:"type,omitempty"`
 	Key  string       `json:"key,omitempty"`
@@ -188,7 +189,8 @@ type ReactionTime string
 const (
 	ReactNow    ReactionTime = "now"    // after Reaction.Window
 	ReactWindow ReactionTime = "window" // after Reaction.Wide
-	// the readers run with the next run that has another reason, or with the safety run
+	// the change alone starts no run; the readers get the new answer in their next run for
+	// another reason, or in their safety run
 	ReactScheduled ReactionTime = "scheduled"
 )
 
@@ -227,10 +229,10 @@ type Group struct {
 // Joined reports whether the nodes' join tokens decide which nodes are in the group.
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
 
-// Grant allows the nodes of a group to publish and read more than nodes without a grant. Write and
-// Read are key patterns (see ValidatePattern). Types says which resources the nodes may export. A
-// node may read each key that it may write. Dangerous allows rights that give root on other nodes
-// (see ExportGrant.Dangers and DangerousPattern).
+// Grant allows the nodes of a group to publish and read data that nodes without a grant may not
+// publish or read. Write and Read are key patterns (see ValidatePattern). Types says which
+// resources the nodes may export. A node may read each key that it may write. Dangerous allows
+// rights that give root on other nodes (see ExportGrant.Dangers and DangerousPattern).
 type Grant struct {
 	To    GroupName     `json:"to"`
 	Write []string      `json:"write,omitempty"`

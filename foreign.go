@@ -35,7 +35,7 @@ type Local struct {
 	// Code is empty for a run with ProgramAgent.
 	Code Digest `json:"code,omitempty"`
 	// As contains the id of the earlier run that had the same code, environment, program, answers and catalog. If one
-	// of these was different, or Unpublished has keys, As is empty.
+	// of these five was different, or if Unpublished has keys, As is empty.
 	As RunID `json:"as,omitempty"`
 	// Unpublished are the first keys, sorted, that this run would have published or withdrawn if the server had ordered
 	// it. A key is also here if the agent does not know what the node has published. Agents of release 0.3 and earlier
@@ -58,9 +58,10 @@ func (l *Local) Kind() string {
 const KeptForeign = 5
 
 // Disturbs reports whether this run may have changed the results of other runs, or should have
-// published something. An unknown run before this run counts, too. A local run in mode apply that
-// failed after its gate always disturbs: if it left no report, the number of its changes is unknown.
-// A noop run of Puppet also disturbs if it changed resources with `noop => false`.
+// published something. Disturbs also returns true if an unknown run may have ended before this run.
+// A local run in mode apply that failed after its gate always disturbs: if it left no report, the
+// number of its changes is unknown. A noop run of Puppet also disturbs if it changed resources with
+// `noop => false`.
 func (f Foreign) Disturbs() bool {
 	if f.Unwatched || f.Result.Counts.Changed > 0 || f.Local != nil && len(f.Local.Unpublished) > 0 {
 		return true

@@ -13,8 +13,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// FuzzEvent checks each entry of the log. If the decoder refuses the entry, the error has a code. Otherwise the event
-// stays the same if it is encoded and decoded again. A viewer accepts at least the same entries.
+// FuzzEvent checks each entry of the log. If the decoder refuses the entry, the error has a code. If the decoder
+// accepts the entry, the event stays the same when it is encoded and decoded again. A viewer accepts each entry that
+// the decoder accepts.
 func FuzzEvent(f *testing.F) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	if err != nil || len(files) < len(bodies) {

@@ -40,8 +40,8 @@ func newPlainSite(t *testing.T) *puppetSite {
 }
 
 // TestPuppetServer adds Tutti to a site with a Puppet Server, without changing the site. Tutti must
-// report each way in which a run of `puppet agent` can end. When the Puppet Server starts again, it
-// has the module.
+// report each way in which a run of `puppet agent` can end. The last case installs the module on
+// the Puppet Server.
 func TestPuppetServer(t *testing.T) {
 	s := newPlainSite(t)
 	first := s.web[0]

@@ -30,8 +30,8 @@ const swiftEnvironment = "swift"
 var addPuppetDB string
 
 // newSwiftSite boots a Puppet Server with PuppetDB. Tutti's server is on the same host, because
-// without a certificate PuppetDB answers only clients on its own host. Only the hosts for the test
-// with PuppetDB have joined.
+// PuppetDB answers a client without a certificate only if the client is on PuppetDB's own host.
+// Only the hosts for the test with PuppetDB have joined.
 func newSwiftSite(t *testing.T) *puppetSite {
 	t.Helper()
 	spec := mustReadSpec(t, "puppetserver.yaml")
@@ -47,8 +47,8 @@ func newSwiftSite(t *testing.T) *puppetSite {
 }
 
 // TestPuppetServerSwift deploys the example through a Puppet Server. The test deploys once with
-// PuppetDB, and once with the module and without PuppetDB. Between these two tests, the module
-// collects exports from PuppetDB.
+// PuppetDB, and once with the module and without PuppetDB. Between these two deployments, a test
+// lets the module collect exports from PuppetDB.
 func TestPuppetServerSwift(t *testing.T) {
 	s := newSwiftSite(t)
 	t.Run("through PuppetDB", s.throughPuppetDB)

@@ -35,7 +35,8 @@ done
 `
 
 // TestPuppetUpgrade upgrades Puppet on a node where Puppet is loaded. The current run must end with
-// the old Puppet. The next two runs must use the new Puppet, in children of a new parent.
+// the old Puppet. The next two runs must use the new Puppet. Their processes must be children of a
+// new warm parent.
 func TestPuppetUpgrade(t *testing.T) {
 	h := host(t, "node-02")
 	before, after, _ := strings.Cut(sh(t, h, packPuppet), "\n")

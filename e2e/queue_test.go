@@ -18,11 +18,11 @@ func TestQueue(t *testing.T) {
 	push(t, everyNode, waitExec)
 	held := newBarrier(t, host(t, "node-01"))
 	jobs := []*job{start(t, fleet, "every", tutti.ModeApply)}
-	held.wait() // the other jobs come later and must wait
+	held.wait() // the jobs that start below must wait for this run
 	for range 2 {
 		jobs = append(jobs, start(t, fleet, "every", tutti.ModeApply))
 	}
-	jobs[2].until(func(api.Watched) bool { // the other nodes of this job are done
+	jobs[2].until(func(api.Watched) bool { // wait until the two nodes other than node-01 are done
 		done := 0
 		for _, n := range jobs[2].Steps[0].Nodes {
 			if n.State == engine.Done {

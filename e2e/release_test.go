@@ -61,9 +61,9 @@ type mixed struct {
 
 // TestMixedReleases lets this release and the last release, which is built from its commit, work
 // together. The test first upgrades the agents before the server, and then the server before the
-// agents. The server must not send an order to agents of the last release if they do not know this
-// order. The last release knows all present orders. Therefore one server treats the last release as
-// a release without the option `debug`.
+// agents. The server must not send an agent an order that the agent does not know. But agents of
+// the last release know all present orders. Therefore the test also has a server that assumes that
+// these agents do not know the option `debug`.
 func TestMixedReleases(t *testing.T) {
 	all, err := release.Read("..")
 	if err != nil {
@@ -247,8 +247,9 @@ func (m *mixed) explains() {
 	}
 }
 
-// The method `refused` starts a plan. The test treats the first step as unknown to the last
-// release. The method checks where Tutti reports the refusal of this step.
+// The method `refused` starts a plan whose first step has the option `debug`. The server assumes
+// that agents of the last release do not know this option. The method checks where Tutti reports
+// the refusal of the step.
 func (m *mixed) refused() {
 	m.t.Helper()
 	m.push(mixedSite)

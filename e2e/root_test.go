@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestRootNeedsTheWord checks exports that give root, because a collecting node applies foreign exports as
-// root. A node with a harmless grant must not be able to get root (finding F6). The node must not succeed with another
-// type, with a parameter, or with a function call as a value. With the word `dangerous` in the grant, the same call
-// runs on the collecting node.
+// TestRootNeedsTheWord checks exports that give root, because a collecting node applies foreign exports as root. A
+// node with a harmless grant must not be able to get root (finding F6). One node exports a resource of another
+// type, and the other node exports a function call as a value. The gate must refuse both exports. If the grant has
+// the word `dangerous`, the function call runs on the collecting node.
 func TestRootNeedsTheWord(t *testing.T) {
 	const fleetFile = `fleet: e2e
 groups: {all: {nodes: [node-01, node-02, node-03]}, sends: {nodes: [node-01, node-02]}, collects: {nodes: [node-03]}}

@@ -140,7 +140,7 @@ func ringDevices(t *testing.T, f *stage.LabFleet, host string) string {
 }
 
 // checkReaction counts the runs of each node that the server begins by itself after a change.
-// Afterwards no node may need a run.
+// After these runs, no node may need another run.
 func checkReaction(t *testing.T, f *stage.LabFleet, when string, want map[tutti.NodeName]int, do func()) {
 	t.Helper()
 	before := jobs(t, f)

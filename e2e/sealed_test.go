@@ -150,7 +150,7 @@ func TestSealed(t *testing.T) {
 	j.end()
 	want("node-03", given, "none", rotated)
 	clear("after a kill")
-	for _, h := range fleet.Nodes { // the pattern does not match the arguments of this grep
+	for _, h := range fleet.Nodes { // the brackets in the pattern prevent grep from finding its own arguments
 		if found := sh(t, h, "grep -la 'e2e-canar[y]-' /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2> /dev/null || true"); found != "" {
 			t.Errorf("%s has a secret in arguments or environment: %s", h.Name, found)
 		}

@@ -133,8 +133,9 @@ func (s *puppetSite) set(t *testing.T, key, value string) {
 
 // startDaemons starts the stock daemon of Puppet on the hosts of an environment. startDaemons waits
 // for the end of the first run of each daemon, which gets the certificate. startDaemons starts all
-// daemons at once, because Puppet's agent waits half a minute for its certificate. Plugins that are
-// on the host as a package need not be fetched one by one.
+// daemons at once, because Puppet's agent waits half a minute for its certificate. startDaemons
+// copies the plugins of the packages on the host, so that Puppet need not fetch these plugins one
+// by one.
 func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

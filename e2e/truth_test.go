@@ -106,7 +106,7 @@ func truthFleetUp(t *testing.T) (*stage.LabFleet, *clocks) {
 	program := clockedProgram(t)
 	running := bootLab(t, spec)
 	c := newClocks(t, running)
-	for _, h := range running.Hosts { // the fleet begins in the past, so that its credentials are valid after a clock was set back
+	for _, h := range running.Hosts { // the fleet's credentials begin in the past, so that they stay valid when the test sets a clock back later
 		c.set(t, h, -clocksBegin)
 	}
 	f, err := startFleetWith(t.Context(), running, "tutti", program, t.TempDir())
@@ -513,8 +513,8 @@ func (w *truth) look() {
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
-		// If this noop run has found a change, the node is stale because of the noop run. The check still
-		// counts.
+		// A noop run that finds a change makes the node stale. Therefore the check also counts if the
+		// node is stale only because of this noop run.
 		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++

@@ -19,10 +19,10 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// The hosts of a lab share the kernel's clock, which no test may set. Therefore TestTruth gives tutti and each Ruby process
-// of a host a clock of the host's own. A file of the host has all settings of this clock. The times of files follow
-// these settings, too. The monotonic clock does not follow them, because it does not follow a change of the clock
-// on a real machine either.
+// The hosts of a lab share the kernel's clock, which no test may set. Therefore TestTruth gives tutti and each Ruby
+// process of a host a clock of the host's own. A file of the host has all settings of this clock. The times of files
+// follow these settings, too. The settings do not change the monotonic clock. On a real machine, too, setting the
+// clock does not change the monotonic clock.
 const (
 	clockFile = "/run/tutti-test-clock"
 	clockRuby = "/usr/local/lib/tutti-test-clock.rb"
@@ -128,7 +128,7 @@ func (c *clocks) set(t *testing.T, h *lab.Host, ahead time.Duration) {
 	t.Helper()
 	from := time.Now().Add(clockSoon)
 	if c.settings[h.Name] == "" {
-		from = time.Unix(0, 0) // the first setting also counts for the times of files that the host already has
+		from = time.Unix(0, 0) // the first setting also applies to the times of files that the host already has
 	}
 	c.settings[h.Name] += fmt.Sprintf("%d %d\n", from.UnixNano(), ahead)
 	if c.wrong[h.Name] = ahead; ahead == 0 {

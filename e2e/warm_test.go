@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
-// checkAgain executes a plan again, first with warm and then with cold runs, when the nodes have
-// nothing left to change. No run may change anything, and warm and cold runs must leave the same
+// checkAgain executes a plan twice on nodes that have nothing left to change: first with warm runs,
+// then with cold runs. No run may change anything, and warm and cold runs must leave the same
 // files. After checkAgain, all runs of the nodes are cold. checkAgain returns the job with the warm
 // runs.
 func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Job {
@@ -52,9 +52,9 @@ func checkOwnFacts(t *testing.T, st *engine.Step) {
 	}
 }
 
-// checkWarmAsCold compares the warm runs of one job with the cold runs of another job, with the
-// same plan and nodes. Catalogs and reports must be equal, and every run must have been warm or
-// cold as expected.
+// checkWarmAsCold compares the warm runs of one job with the cold runs of another job. Both jobs
+// have the same plan and the same nodes. Catalogs and reports must be equal, and every run must
+// have been warm or cold as expected.
 func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 	t.Helper()
 	was, is := runsOf(warm), runsOf(cold)

@@ -43,7 +43,7 @@ const (
 	points   = "kill points"       // where a test may kill a process
 	system   = "system"            // small tools of the operating system
 	sibling  = "siblings"          // adapters
-	room     = "rooms"             // each combines adapters for one purpose; the wiring uses only the result
+	room     = "rooms"             // each package combines adapters for one purpose; the wiring uses only this combination
 	wiring   = "wiring"
 	command  = "commands"
 	support  = "test support" // only tests import it

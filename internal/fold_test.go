@@ -21,8 +21,8 @@ var unfolded = map[string]string{
 
 var foldRE = regexp.MustCompile(`^([aA]pply|fold)`)
 
-// TestEveryKindOfEventIsFolded: every kind of event has a case in a fold or is listed
-// above. If neither is true, somebody forgot the event.
+// TestEveryKindOfEventIsFolded: every kind of event has a case in a fold or is listed above. If a
+// kind of event has no case and is not listed, somebody has forgotten the kind.
 func TestEveryKindOfEventIsFolded(t *testing.T) {
 	sources, err := parse(os.DirFS(".."))
 	if err != nil {

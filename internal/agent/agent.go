@@ -99,7 +99,8 @@ type Options struct {
 	// does not see such runs.
 	Witness Witness
 
-	// Files reads what Puppet's own files say. Each heartbeat reports them. If Files is nil, no heartbeat does.
+	// Files reads what Puppet's own files say. Each heartbeat reports this. If Files is nil, the heartbeats say
+	// nothing about Puppet's files.
 	Files func() (tutti.PuppetFiles, error)
 
 	// Facts collects the node's facts after its runs. If Facts is nil, the agent does not look at
@@ -171,7 +172,7 @@ type Agent struct {
 	told      map[tutti.RunID]tutti.Result // results that the server has and that are not on disk yet; only the claim loop uses this map
 	debts     ledger                       // only the claim loop uses it
 	refusals  refusals                     // only the claim loop uses it
-	begun     begun                        // the content of BegunFile, or newer; only the claim loop uses it
+	begun     begun                        // the content of BegunFile, or newer content that is not on disk yet; only the claim loop uses it
 	takenMu   sync.Mutex                   // guards ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
@@ -412,13 +413,13 @@ func (a *Agent) claims(ctx context.Context) error {
 				a.opts.Logger.Error("a local run", "error", err)
 			}
 		}
-		if ctx.Err() != nil { // select may have chosen another channel that was ready, too
+		if ctx.Err() != nil { // if other channels are ready, too, select may choose one of them
 			return context.Cause(ctx)
 		}
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also if the server has refused a result with this code; the agent then makes no claim
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also true if the server has refused a result; after such a refusal, the agent makes no claim
 			a.Denied(err)
 		}
 		if err != nil && away(err) {

@@ -38,8 +38,9 @@ type Alone struct {
 const (
 	// aloneKept is how old Alone.Reached may be on disk.
 	aloneKept = 5 * time.Minute
-	// awayAfter is how long the server may be silent before it counts as away. The time begins at the
-	// server's last answer or at the agent's start. The time between two claims of an agent is shorter than awayAfter.
+	// awayAfter is how long the server may be silent before it counts as away. The time begins at the server's last
+	// answer. Before the first answer, the time begins at the agent's start. The time between two claims of an agent
+	// is shorter than awayAfter.
 	awayAfter = 2 * claimEvery
 	// aloneSpread is a divisor. The nodes spread their safety runs over a part of the time between
 	// two safety runs: that time divided by aloneSpread.

@@ -80,13 +80,13 @@ func (a *Agent) saw(at tutti.Position) error {
 	if err := a.writeBegun(b); err != nil {
 		return err
 	}
-	ring(a.lookAgain) // report the runs again that the server got in an earlier epoch only
+	ring(a.lookAgain) // report again those runs that the server got only in an earlier epoch
 	return nil
 }
 
 // wantedFile is in the directory of a run that may begin. If a directory has this file but no marker, Puppet was not
-// started. If a directory was made only to refuse a run, it never has this file. The file contains the number of the run
-// among the runs of this node. Agents of earlier releases left the file empty.
+// started. A directory that was made only to refuse a run never has this file. The file contains the number of the
+// run among the runs of this node. Agents of earlier releases left the file empty.
 const wantedFile = "wanted"
 
 // mayBeginOnce returns the reason why an order must not begin. The reason is empty if the order may

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The method `tampered` changes each answer to a claim, as a server would answer whose log went
-// back.
+// The method `tampered` changes each answer to a claim. The changed answers look like those of a
+// server whose log went back.
 func (l *lab) tampered(change func(*wire.Claimed)) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var claimed wire.Claimed
@@ -152,7 +152,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 // The node works again when the server begins the next epoch.
 func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l := newLab(t, applies)
-	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // as if the server had acknowledged these events and lost them
+	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // as if the server had acknowledged 1000 more events and then lost them
 	l.start(quick)
 	l.line.settle()
 	l.line.settle() // wait until the agent has noted the first answer

@@ -224,8 +224,8 @@ func (b *book) unpublished() []string {
 	return slices.Compact(out)
 }
 
-// The method `reads` lists the questions with the digests of their answers, and the hiera keys for
-// which Tutti's level had a value.
+// The method `reads` lists the questions with the digests of their answers, and the looked-up
+// hiera keys that have a value in Tutti's own hiera level.
 func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	b.mu.Lock()
 	defer b.mu.Unlock()

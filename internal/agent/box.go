@@ -7,7 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
-	sealing "github.com/tutti-project/tutti/internal/seal" // renamed, because this package has a function `seal` for the agent's own files
+	sealing "github.com/tutti-project/tutti/internal/seal" // the import has another name, because this package has a function `seal` for the agent's own files
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -81,7 +81,7 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 	in := wire.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []wire.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
-		if err != nil { // the publisher may have sealed the secret in a wrong way; such a secret stays unchanged
+		if err != nil { // the publisher may have sealed the secret in a wrong way; then the secret stays unchanged
 			a.opts.Logger.Warn("a secret that is sealed to this node cannot be opened, and stays unchanged", "key", p.Key, "error", err)
 			in.Pieces = append(in.Pieces, p)
 			continue

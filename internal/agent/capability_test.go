@@ -28,8 +28,9 @@ func TestAClaimSaysWhatTheAgentKnows(t *testing.T) {
 	}
 }
 
-// TestAnOrderOfALaterReleaseIsRefused: the run ends with a message that says what to do.
-// Puppet is not started. In particular, Puppet does not apply the whole catalog.
+// TestAnOrderOfALaterReleaseIsRefused: the run ends with a message that says what to do. Puppet
+// is not started. An agent that ignored the unknown field would let Puppet apply the whole
+// catalog.
 func TestAnOrderOfALaterReleaseIsRefused(t *testing.T) {
 	for _, field := range []string{`"kind":"reboot"`, `"nice":19`, `"mode":"dance"`} {
 		t.Run(field, func(t *testing.T) {

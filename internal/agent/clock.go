@@ -64,7 +64,7 @@ func (a *Agent) asNews(h heard) tutti.Foreign {
 	since := time.Since(at) // monotonic
 	late := since + max(0, h.Took-f.Result.Duration())
 	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
-	uncounted := a.debts.late.Load() // read `late` before OwedFile, because settleLate changes OwedFile before it changes `late`
+	uncounted := a.debts.late.Load() // read `late` first and OwedFile second, because settleLate first changes OwedFile and then `late`
 	if owes, err := readDebts(a.opts.Dir); err != nil || len(owes.Owed) > 0 || uncounted {
 		f.Whole = false // Puppet does not repeat a refresh
 	}

@@ -32,7 +32,7 @@ type codeStore struct {
 	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
 	signers Signers
 	begun   *counters
-	needs   func() tutti.Digest // code that stays even if no environment links to it; empty: no such code
+	needs   func() tutti.Digest // returns code that stays even if no environment links to this code, or an empty digest
 	mu      sync.Mutex
 }
 
@@ -87,7 +87,7 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 }
 
 // codeParts are the endings of the paths that belong to the code with one digest. The agent removes
-// these files in this order.
+// the paths in the order of this list.
 var codeParts = []string{"", ".signed", ".manifest"}
 
 // The method `signed` returns the signed statement about code that is on this node. If this statement

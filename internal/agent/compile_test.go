@@ -82,8 +82,8 @@ func (c compiler) say(t *testing.T, name tutti.NodeName, req ask) reply {
 	return exchange(conn, lines, req)
 }
 
-// The socket serves one user. Another user is refused even if the mode lets this
-// user connect.
+// The socket serves one user. The agent refuses every other user, even a user whom the mode of
+// the file allows to connect.
 func TestTheCompileSocketIsForOneUser(t *testing.T) {
 	c := newCompiler(t, os.Getuid()+1)
 	info, err := os.Stat(c.path)

@@ -102,7 +102,7 @@ func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 // TestADamagedMarkerStartsNothing: with a damaged marker, nobody knows what was
 // started, so the agent starts nothing.
 func TestADamagedMarkerStartsNothing(t *testing.T) {
-	for _, name := range []string{"truncated", "empty", "garbage", "directory"} { // package puppet has the test of a flipped byte
+	for _, name := range []string{"truncated", "empty", "garbage", "directory"} { // a test in package puppet covers a flipped byte
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, applies)
 			job := l.job()

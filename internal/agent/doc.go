@@ -14,5 +14,6 @@
 // Each line and each file that the agent writes for itself ends with a checksum.
 //
 // After a start, the agent reads these files, finds out whether the Puppet process is still running or how it ended,
-// and continues. Rejected: a database for the outbox. The directory is needed anyway, and a person can read it.
+// and continues. The outbox is not a database, because the agent needs a directory for each run anyway, and people
+// can read the files in the directory.
 package agent

@@ -9,7 +9,7 @@ import (
 // ReadSealed and WriteSealed read and write the agent's own files.
 func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
 
-// WriteSealed is explained at ReadSealed.
+// WriteSealed writes one of the agent's own files; see ReadSealed.
 func WriteSealed(path string, value any) error { return writeSealed(path, value) }
 
 // Accept serves a socket.

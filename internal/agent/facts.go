@@ -120,8 +120,9 @@ func (f *factsWatch) look(now time.Time) {
 		f.now, f.asked = found, time.Time{}
 		var newest time.Time
 		f.seen, newest = stamp(found.Watch, now)
-		// A file was written during the collection, or the clock was set back meanwhile, so that nobody knows. Collect
-		// again, but only once, because a fact may write to this file itself.
+		// If a file was written during the collection, the facts may be old. If the clock was set back, nobody knows
+		// whether a file was written. In both cases collect again, but only once, because a fact itself may write to
+		// a watched file.
 		if f.late = !f.late && !found.Began.IsZero() && (!newest.Before(found.Began) || found.Began.After(now)); f.late {
 			f.seen = 0
 		}
@@ -187,11 +188,11 @@ func (f *factsWatch) tell(ctx context.Context) error {
 	return err
 }
 
-// The function `stamp` computes a number from these directories and from the directories to which
-// links in them lead. The number changes if somebody adds, changes or removes a file in one of
-// these directories. The directories themselves may be links, files, or missing. The result
-// `newest` is the time of the last change. Changes in the future do not count for `newest`, because they were made while
-// the clock was wrong, and would hide later changes.
+// The function `stamp` computes a number from these directories and from the directories to which links in them lead.
+// The number changes if somebody adds, changes or removes a file in one of these directories. The directories
+// themselves may be links, files, or missing. The result `newest` is the time of the last change. A change whose time
+// is in the future does not count for `newest`. The change was made while the clock was wrong, and its time would
+// hide later changes.
 func stamp(dirs []string, now time.Time) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
 	note := func(path string, stat func(string, *unix.Stat_t) error) (isDir bool) {

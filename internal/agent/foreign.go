@@ -129,8 +129,8 @@ func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
 	}
 }
 
-// errNotNoted means that the agent could not complete a look, although the last step of the look
-// had no error.
+// errNotNoted is the reason if the agent could not complete its last look, and this look has
+// returned no error.
 var errNotNoted = errors.New("the report of Puppet's last run could not be looked at")
 
 // cannotNote sets the reason why the agent cannot store runs that the server did not order. A nil error means that the
@@ -155,15 +155,15 @@ type watch struct {
 	file    string
 	conf    string // a change of this file rings the bell, too
 	failed  bool   // the agent could not complete the last look
-	// The field `leaves` reports whether the run of Tutti in a directory leaves its report in this
-	// file.
+	// The function `leaves` reports whether a run of Tutti, whose directory is `dir`, writes its
+	// report to this file.
 	leaves func(dir string) bool
 
 	// The field `done` is the place up to which the agent has dealt with all reports.
 	done  place
-	since time.Time // when the last look began during which no report arrived
+	since time.Time // the start of the last look during which no report arrived
 	last  tutti.RunID
-	noted bool // last is also on disk
+	noted bool // the id in `last` is also on disk
 	// The field `read` contains the runs whose reports the agent has read after the place `done`.
 	read map[tutti.RunID]bool
 	// The field `ours` contains the runs of Tutti whose reports count as arrived. Some of these runs
@@ -286,7 +286,7 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 }
 
 // The method `take` puts the foreign runs of `found` into the outbox, if they are not there yet.
-// The argument `unwatched` names the run before which other runs may have ended unseen.
+// The argument `unwatched` is the id of a run. Other runs may have ended unseen before that run.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {
@@ -342,8 +342,8 @@ func (w *watch) settle(found []sighting, last sighting, at place, began time.Tim
 	return heard, nil
 }
 
-// The method `unseen` returns the reason to believe that no look has read the report of some ended run. The reason is
-// empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
+// The method `unseen` returns the reason to believe that a run has ended and no look has read its report. The reason
+// is empty if all reports were read. The runs in `passed` are our runs whose reports arrived and were not read.
 func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
 	switch {
 	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
@@ -481,9 +481,9 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 	return filepath.Join(a.foreignDir(), string(id)+".json")
 }
 
-// outbox returns the runs in the outbox in order of arrival. The order does not follow the clock of
-// the runs. With such an order, one run with a date in the future would push all later runs out of
-// the outbox. The method drops runs that it cannot read.
+// outbox returns the runs in the outbox in order of arrival. The runs are not sorted by their own
+// times. If they were, one run with a time in the future would push all later runs out of the
+// outbox. The method drops runs that it cannot read.
 func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {

@@ -32,15 +32,15 @@ type witness struct {
 	reading func() // called before a look reads the report; nil if not needed
 
 	mu    sync.Mutex
-	apply string // the file of `puppet apply`; empty if it is the same file
+	apply string // the report file of `puppet apply`; empty if `puppet apply` writes its reports to `file`
 	fails error
-	hold  func() // called once before a look reads the report
+	hold  func() // like `reading`, but only the next look calls `hold`
 	looks int
 	next  chan struct{} // closed by the next look
 }
 
 // witnesses returns a witness, and the option that gives this witness to a lab's agents. The directory
-// of its report exists, as after the beginning of Puppet's first run.
+// of the witness's report exists already, as if Puppet's first run had begun.
 func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
@@ -260,8 +260,8 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(wire.OpForeign, 1)
-			// Wait for the first report. If the agent reconnected before it, the agent would send the run
-			// again.
+			// Wait until the server has the first report. If the agent connected again before that, the
+			// agent would send the run again.
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))
@@ -374,8 +374,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l.line.sever()
 	for i := range 8 {
 		w.leave(t, report(t, i, foreignID(i)))
-		// A message of the agent does not show that the agent has seen this run, because the message may contain an
-		// earlier run. Only the outbox shows this.
+		// Only the outbox shows that the agent has seen this run. A message of the agent does not show it, because
+		// the message may be about an earlier run.
 		l.line.wait(fmt.Sprintf("run %d to be in the outbox", i), func() bool { return slices.Contains(l.untold(), foreignID(i)) })
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {
@@ -515,7 +515,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 		if i == 5 {
 			l.kill()
 			l.start(opt)
-			w.taken(t) // wait until the agent has handled the report that it finds at its start, and watches
+			w.taken(t) // wait until the agent has handled the report that it finds at its start, and watches the report file
 		}
 	}
 	if diff := cmp.Diff(want, l.untold()); diff != "" {

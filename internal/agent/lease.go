@@ -188,7 +188,7 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 func (a *Agent) goesOn() *tutti.Order {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return nil // then the agent does not know whose Puppet is running
+		return nil // without the list of directories, the agent does not know whose Puppet is running
 	}
 	for _, dir := range dirs {
 		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {

@@ -204,8 +204,9 @@ func (h *holder) noted() bool {
 	return err == nil
 }
 
-// The method `want` fails if Puppet's file has another message. The method also compares `noted`
-// with whether the agent has a note of a job.
+// The method `want` fails the test if Puppet's file has another message. The method also fails
+// the test if the agent has no note of a job although `noted` is true, or has a note although
+// `noted` is false.
 func (h *holder) want(reason, message string, noted bool) {
 	h.t.Helper()
 	synctest.Wait()
@@ -308,7 +309,7 @@ func TestAnAgentThatIsKilledLeavesNothingDisabled(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		before func(h *holder) // prepares the holder
-		want   tutti.LeaseWant // what the server wants after that; the test kills the agent just before the next change of the file
+		want   tutti.LeaseWant // what the server wants after `before`; the test kills the agent just before the next change of Puppet's file
 		file   string          // Puppet's file at the time of the kill
 		then   tutti.LeaseWant // what the server wants from the next agent
 		after  string
@@ -354,7 +355,7 @@ func TestWhatSomebodyElseDoesIsToldAndStays(t *testing.T) {
 				h := newHolder(t)
 				h.server.wants(tutti.LeaseHold)
 				h.server.mu.Lock()
-				h.server.want = tutti.LeaseRelease // the real server does the same when it gets the report
+				h.server.want = tutti.LeaseRelease // the real server, too, wants the release when it gets the agent's report
 				h.server.mu.Unlock()
 				n := h.server.count()
 				h.file.set(tc.file)

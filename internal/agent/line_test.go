@@ -229,9 +229,9 @@ func (l *line) failing(f func(op string, payload []byte) error) {
 	l.fails = f
 }
 
-// The method `said` returns the operations so far, without those in `but`. An operation that comes
-// several times in a row is listed once. The method always leaves out hellos, because each
-// connection begins with a hello.
+// The method `said` returns the operations so far, without the operations in `but`. An operation
+// that comes several times in a row is listed once. The method always leaves out hellos, because
+// each connection begins with a hello.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -119,8 +119,8 @@ func TestALocalRun(t *testing.T) {
 	}
 }
 
-// TestWhatANoopRunWasTold: the job of a noop run gets answers from its own overlay, which nobody has
-// published. Later runs do not use these answers as last known answers.
+// TestWhatANoopRunWasTold: a noop run gets answers from the overlay of its own job. No node has
+// published these answers. Later runs do not use these answers as last known answers.
 func TestWhatANoopRunWasTold(t *testing.T) {
 	questions := []ask{dbX, {"op": "collect", "type": "Database"}}
 	l := newLab(t, applies)
@@ -378,7 +378,7 @@ func TestASafetyRun(t *testing.T) {
 			if how == nil || !how.Safety || !how.Away || p.spec.Order.Job != "" || !p.spec.Order.FreshFacts || p.spec.Order.Code != known.Applied.Code {
 				t.Fatalf("run %+v, local %+v", p.spec.Order, how)
 			}
-			l.kill() // the next agent does not wait longer, but follows this run
+			l.kill() // the next agent follows this run and begins no other safety run
 			after := l.alone()
 			if after.Ran.Before(known.Reached) || after.Ran.IsZero() {
 				t.Errorf("it is not noted that it has begun: %+v", after)

@@ -201,7 +201,7 @@ func (a *Agent) puppetOf(dir string) string {
 func unpublished(dir string) []string {
 	book, err := openBook(dir)
 	if err != nil {
-		return nil // without the book, the method `repeats` returns an empty string, too
+		return nil // no keys are needed here: without the book, the method `repeats` says that the run repeats no other run
 	}
 	defer book.close()
 	keys := book.unpublished()

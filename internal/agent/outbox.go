@@ -30,8 +30,8 @@ const (
 // These files are on disk before the result.
 var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
 
-// The type `ended` is the content of result.json. The file contains the result, and the digests of
-// the other files at that time.
+// The type `ended` is the content of result.json. The file contains the result, and the digests
+// that the other files had when the agent wrote the result.
 type ended struct {
 	Result tutti.Result            `json:"result"`
 	Parts  map[string]tutti.Digest `json:"parts"`
@@ -104,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	case err == nil:
 	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
-	case !again: // sending again cannot help; a result that was sent before already contains this change
+	case !again: // sending again cannot help, so change the result; if the agent has sent the result before, the sent result already has this change
 		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
@@ -158,8 +158,8 @@ func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	return err
 }
 
-// The function `over` is for the result of a run without a process. The run then begins and ends
-// now.
+// The function `over` sets the times in the result of a run that had no process: the run begins
+// and ends now.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()
 	r.EndedAt = r.StartedAt
@@ -286,8 +286,8 @@ var errDamaged = errors.New("some values that the run published are lost")
 
 // sendPublished sends the values that the run published while the server was away, in their order.
 // The method notes the values that the server refuses. The argument `again` is true if the server
-// may already have the result. If the server has the result, it takes no further values from this
-// run.
+// may already have the result. If the server has the result, the server takes no further values
+// from this run.
 func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -351,7 +351,7 @@ func (a *Agent) tidy(dirs []string) error {
 		switch _, err := a.opts.Runner.Spec(dir); {
 		case hasFile(dir, sentFile):
 			sent = append(sent, dir)
-		case tutti.RunID(filepath.Base(dir)) == a.begun.Run: // without a marker, this directory shows that Puppet was not started
+		case tutti.RunID(filepath.Base(dir)) == a.begun.Run: // without a marker, this directory shows that Puppet was not started, so keep the directory
 		case errors.Is(err, fs.ErrNotExist) && !hasFile(dir, resultFile):
 			old = append(old, dir)
 		}

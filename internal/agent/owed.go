@@ -28,8 +28,8 @@ type debts struct {
 	Owed []tutti.Owed `json:"owed"`
 }
 
-// The method `after` returns the debts after a run has ended. Counting a run twice has the same
-// result as counting it once.
+// The method `after` returns the debts after a run has ended. The result is the same if the
+// method counts a run twice.
 func (d debts) after(run tutti.RunID, r Refreshes) debts {
 	out := slices.DeleteFunc(slices.Clone(d.Owed), func(o tutti.Owed) bool { return slices.Contains(r.Over, o.Resource) })
 	for _, resource := range r.Due {
@@ -114,7 +114,7 @@ func (l *ledger) owes(mode tutti.Mode) ([]string, error) {
 	var out []string
 	size := 0
 	for _, o := range kept.Owed {
-		if size += len(o.Resource); size > maxRepeated { // the next run repeats the other refreshes
+		if size += len(o.Resource); size > maxRepeated { // a later run repeats the refreshes that are left out here
 			break
 		}
 		out = append(out, o.Resource)

@@ -93,8 +93,8 @@ const insistEvery = 250 * time.Millisecond
 
 // The function `insist` sends a request of the run to the server. While the server is away, the
 // function repeats the request, so that a restart of the server does not end a run. When the agent's
-// patience is over, the run uses the known answers. Later requests of the run then do not wait again
-// until the server is back. The caller holds s.asking.
+// patience is over, the run uses the known answers. From then on, each request of the run tries the
+// server only once, until the server answers again. The caller holds s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
 	if s.local {
 		var none T

@@ -32,7 +32,7 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	if r.run != run {
 		*r = refusals{run: run}
 	}
-	if now := time.Now(); now.Sub(r.at) >= retryAfter { // one try may bring several refusals, but counts only once
+	if now := time.Now(); now.Sub(r.at) >= retryAfter { // the server may refuse several requests of one try, but the try counts only once
 		r.count, r.at = r.count+1, now
 	}
 	return r.count >= a.opts.Refusals

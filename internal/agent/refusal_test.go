@@ -101,8 +101,8 @@ func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// If the server cannot store a part of a result, the agent leaves it out. A run without its record is
-// not good, because nobody knows what the run has read.
+// If the server cannot store a part of a result, the agent sends the result without this part. A run
+// without its record is not good, because nobody knows what the run has read.
 func TestAPartThatTheServerCannotStoreIsLeftOut(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

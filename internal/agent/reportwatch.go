@@ -20,7 +20,7 @@ import (
 // report was replaced before the agent read it.
 type reportWatch struct {
 	watcher *fsnotify.Watcher
-	mark    string        // a file of the agent; the event of a touch of this file comes after all earlier events
+	mark    string        // a file of the agent; when the agent touches this file, the event of the touch comes after all earlier events
 	marked  chan struct{} // the event of the touched mark has come
 	bell    chan struct{} // rings when the report or the path of the report may have changed
 	settles *time.Timer   // rings the bell after a change of the file conf
@@ -28,7 +28,7 @@ type reportWatch struct {
 	mu     sync.Mutex
 	file   string
 	confs  []string // the path of puppet.conf and, if this is a symbolic link, of its target
-	moved  string   // the old name in the last rename in the report's directory
+	moved  string   // the old name of the file that was last renamed in the report's directory
 	writer string   // the process that saved the last report
 	saves  int      // how often the writer saved it
 	at     place
@@ -139,8 +139,8 @@ func (w *reportWatch) note(e fsnotify.Event) {
 // a random part.
 var temporary = regexp.MustCompile(`^\d{8}-(\d+)-[0-9a-z]+(-\d+)?$`)
 
-// The method `arrived` counts a report. One process makes one run, which saves its report twice. The
-// caller holds w.mu.
+// The method `arrived` counts a report. One process makes one run and saves its report twice, so the
+// method counts two saves by one process as one report. The caller holds w.mu.
 func (w *reportWatch) arrived() {
 	writer := ""
 	if rest, ok := strings.CutPrefix(w.moved, w.file); ok {
@@ -156,9 +156,10 @@ func (w *reportWatch) arrived() {
 	w.saves++
 }
 
-// The method `follow` watches the report's directory and all directories above it. All are needed, because
-// a directory that is moved away sends no event itself. A missing directory is watched when it is created.
-// The directories of conf are watched, too. The result `others` identifies the set of directories.
+// The method `follow` watches the report's directory and all directories above it. The directories above
+// are needed, because a directory that is moved away sends no event itself. A missing directory is watched
+// when it is created. The directories of conf are watched, too. The result `others` identifies the set of
+// directories.
 func (w *reportWatch) follow(file, conf string) (others int, err error) {
 	confs := []string{conf}
 	if target, err := filepath.EvalSymlinks(conf); err == nil && target != conf {
@@ -228,7 +229,7 @@ func (w *reportWatch) reach(ctx context.Context) (place, error) {
 	default:
 	}
 	if err := os.Chmod(w.mark, 0o600); err != nil {
-		_ = w.watcher.Remove(w.mark) // follow makes another mark
+		_ = w.watcher.Remove(w.mark) // the method `follow` makes another mark
 		return place{}, err
 	}
 	timer := time.NewTimer(markWithin)

@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// The method `save` writes a report the given number of times, in the way of a Puppet with this
-// process id.
+// The method `save` writes a report the given number of times, as a Puppet with this process id
+// does.
 func (w *witness) save(t *testing.T, pid, times int, text string) {
 	t.Helper()
 	w.makeDir(t)
@@ -61,7 +61,8 @@ func (w *witness) held(happens func()) {
 	w.hold = happens
 }
 
-// The method `unwatched` returns the runs before which other runs may have ended unseen.
+// The method `unwatched` returns the runs of the log whose reports say that other runs may have
+// ended unseen before them.
 func (l *lab) unwatched() (out []tutti.RunID) {
 	for _, e := range l.fleet.Events() {
 		if b, ok := e.Body.(*tutti.RunForeign); ok && b.Unwatched {
@@ -89,7 +90,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		}, false},
 		{"two of ours in quick succession", func(t *testing.T, l *lab, w *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run would look as if it had never begun, and the agent would remove the run's directory
 			w.save(t, 100, 2, recent(t, foreignID(1001)))
 			w.save(t, 101, 2, recent(t, ours))
 		}, false},
@@ -111,7 +112,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		{"two, and one of ours that was not seen either", func(t *testing.T, l *lab, w *witness) {
 			w.save(t, 100, 2, recent(t, foreignID(1)))
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run would look as if it had never begun, and the agent would remove the run's directory
 			w.save(t, 101, 2, recent(t, foreignID(1001)))
 			w.save(t, 102, 2, recent(t, ours))
 		}, true},
@@ -157,7 +158,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 				l := newLab(t, applies)
 				w, opt := witnesses(t)
 				l.put(ours, "report.json", []byte("{}"))
-				l.put(ours, "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
+				l.put(ours, "sent", []byte("{}")) // without this file, the run would look as if it had never begun, and the agent would remove the run's directory
 				w.save(t, 49, 2, recent(t, foreignID(0)))
 				l.seen(foreignID(0))
 				l.start(opt)
@@ -264,7 +265,7 @@ func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.put(foreignID(1000), "report.json", []byte("{}"))
-	l.put(foreignID(1000), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
+	l.put(foreignID(1000), "sent", []byte("{}")) // without this file, the run would look as if it had never begun, and the agent would remove the run's directory
 	w.save(t, 100, 2, recent(t, foreignID(1)))
 	w.save(t, 101, 2, recent(t, foreignID(1000))) // ours
 	w.taken(t)

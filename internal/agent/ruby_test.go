@@ -27,10 +27,10 @@ type ruby struct {
 	procs     map[string]*puppet // by directory
 	starts    map[tutti.RunID]int
 	strangers []string
-	startErr  error // Start fails; the process does not begin
-	lateErr   error // Start fails after the process has begun
+	startErr  error // the error of Start if the process does not begin
+	lateErr   error // the error of Start after the process has begun
 	adoptErr  error
-	leaves    *agent.Refreshes // a process that does not begin leaves these events
+	leaves    *agent.Refreshes // the events that a process leaves if it does not begin
 }
 
 func newRuby(t *testing.T, script func(p *puppet) tutti.Result) *ruby {

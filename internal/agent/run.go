@@ -44,8 +44,8 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
-// If the agent has ended the work of a context, the function `ours` returns the reason: cancelled
-// or timed out. Otherwise the function returns nil.
+// The function `ours` returns the reason why the agent has ended the work of a context: cancelled
+// or timed out. If the agent has not ended this work, the function returns nil.
 func ours(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
 		return cause
@@ -318,10 +318,10 @@ func keepResult(dir string, result tutti.Result) error {
 	return err
 }
 
-// endedBefore returns an error if a run without a result on disk began before this run. After its
-// start, each agent counts the refreshes of such a run again. If a later run had ended before this
-// second count, the count would be wrong. If only the server has the result of the earlier run,
-// endedBefore now writes this result to disk.
+// endedBefore returns an error if a run without a result on disk began before this run. After a
+// restart, the agent counts the refreshes of the earlier run again. If the next run had ended
+// before this second count, the count would be wrong. If only the server has the result of the
+// earlier run, endedBefore now writes this result to disk.
 func endedBefore(a *Agent, next tutti.RunID) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -351,11 +351,12 @@ func endedBefore(a *Agent, next tutti.RunID) error {
 	return nil
 }
 
-// The function `tell` sends the server at once how a run ended, because the agent cannot write this to
-// disk. The argument `why` is the disk's error.
+// The function `tell` sends the result of a run to the server at once, because the agent cannot write
+// the result to disk. The argument `why` is the disk's error.
 func tell(ctx context.Context, a *Agent, dir string, result tutti.Result, why error) error {
 	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
-		// Perhaps nobody killed the process, but the process could not write its end to the disk.
+		// Perhaps nobody killed the process. The process may have ended by itself, but could not
+		// write this to the disk.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
 		result.Message += ", or could not write its progress: " + why.Error()
 	}

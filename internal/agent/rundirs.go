@@ -76,5 +76,5 @@ func nextNumber(runs string) string {
 	return strconv.FormatUint(last+1, 10)
 }
 
-// maxNumber is the largest size of a number in wantedFile, in bytes.
+// maxNumber bounds the length of the number in wantedFile, in bytes.
 const maxNumber = 20

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
-	sealing "github.com/tutti-project/tutti/internal/seal" // renamed, because this package has a function `seal` for the agent's own files
+	sealing "github.com/tutti-project/tutti/internal/seal" // the import has another name, because this package has a function `seal` for the agent's own files
 	"github.com/tutti-project/tutti/wire"
 )
 

@@ -69,7 +69,7 @@ func (c *counters) admits(order tutti.Order, environment string, said tutti.Sign
 		return refused("it is signed for environment %s, but the order is for environment %s", environment, order.Environment)
 	case said.Old() && len(kept) == 0:
 		return nil
-	case said.Old(): // also in an environment without a counter, because the server chooses the environment
+	case said.Old(): // also refused in an environment without a counter, because the server chooses the order's environment
 		return refused("it is signed without a counter, as release 0.2.0 did, but this node has already begun code with a counter (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
 		return refused("it is signed with the counter %d of environment %s, but this node has since begun code with the counter %d (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)

@@ -30,7 +30,7 @@ type socket struct {
 	local    bool // the run has no order and gets only answers that are already known here
 
 	asking    sync.Mutex
-	awaySince time.Time // guarded by the mutex `asking`; zero while the server answers
+	awaySince time.Time // since when the server does not answer; zero while the server answers; guarded by the mutex `asking`
 }
 
 // protocol is the version of the run protocol that the socket speaks.

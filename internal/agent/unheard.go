@@ -36,7 +36,7 @@ func (u *unheard) none() bool {
 func (u *unheard) told() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	over := u.err != nil && u.all // if u.all is false, another local run has ended since, and is not in the outbox
+	over := u.err != nil && u.all // if u.all is false, the outbox lacks a local run that has ended in the meantime
 	if over {
 		u.err = nil
 	}

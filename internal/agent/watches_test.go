@@ -70,7 +70,7 @@ func TestReportsOfPuppetApply(t *testing.T) {
 		}, []tutti.RunID{foreignID(2)}, true},
 		{"two by puppet apply, and one of ours of which the program is not known", func(t *testing.T, l *lab, _ tutti.RunID, _, apply *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
-			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run looks as if it never began, and the agent removes its directory
+			l.put(foreignID(1001), "sent", []byte("{}")) // without this file, the run would look as if it had never begun, and the agent would remove the run's directory
 			apply.save(t, 100, 2, recent(t, foreignID(1)))
 			apply.save(t, 101, 2, recent(t, foreignID(2)))
 		}, []tutti.RunID{foreignID(2)}, true},

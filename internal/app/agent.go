@@ -174,7 +174,7 @@ func (a *Agent) notAdmitted(err error) {
 	a.opts.Logger.Error("the server does not let this node in: join again", "node", node, "why", why,
 		"hint", fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node), "error", err)
 	notify(fmt.Sprintf("STATUS=Not admitted, join again: %s", why))
-	if core := a.core.Load(); core != nil { // information that the server sent earlier is no longer valid
+	if core := a.core.Load(); core != nil { // the agent must no longer rely on what the server told it earlier
 		core.Denied(errors.New(why))
 	}
 }

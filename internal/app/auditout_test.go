@@ -71,8 +71,9 @@ func TestAnAuditFileHasWholeLines(t *testing.T) {
 	}
 }
 
-// TestTheAuditTrailIsTold uses a sink that returns an error at some line. The server must send each act in order, and
-// must send the acts before the error again. The trail contains no values, and no acts from before its beginning.
+// TestTheAuditTrailIsTold uses a sink that returns an error at some line. The server must send each act in order.
+// After the error, the server must send again the acts that it sent before the error. The trail contains no values,
+// and no acts from before its beginning.
 func TestTheAuditTrailIsTold(t *testing.T) {
 	for breaks := range 4 {
 		f := servertest.Start(t)

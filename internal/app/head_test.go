@@ -105,8 +105,8 @@ func (s stored) block(t *testing.T) string {
 	return files[0]
 }
 
-// The method `killed` does the same to the files as a kill of the server. The method removes
-// the file that the bus writes only at a clean end.
+// The method `killed` changes the files as if the server had been killed: it removes the file
+// that the bus writes only at a clean end.
 func (s stored) killed(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(filepath.Dir(s.block(t)), "index.db")); err != nil {
@@ -125,8 +125,8 @@ func edit(t *testing.T, file string, change func([]byte) []byte) {
 	}
 }
 
-// The method `forget` deletes the operator's record of the server's position. Otherwise the
-// operator's client would refuse the server.
+// The method `forget` deletes the operator's record of the server's position. With this record,
+// the operator's client would refuse the server.
 func (s stored) forget(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(s.operator, operator.SeenFile)); err != nil {
@@ -153,8 +153,8 @@ func files(t *testing.T, dir string, fits func(path string) bool) map[string]str
 	return found
 }
 
-// The method `keep` copies the log, the head and the epoch. The returned function restores
-// those of them that its arguments name.
+// The method `keep` copies the log, the head and the epoch. The returned function restores the
+// copies that its arguments name.
 func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 	t.Helper()
 	old := t.TempDir()
@@ -188,8 +188,8 @@ func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 
 func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 	everything := func(path string) bool { return filepath.Base(path) != "lock" }
-	// no file must stay the same, because the bus writes its files before the server reads the
-	// log
+	// in these cases every file may change, because the bus writes its files before the server
+	// reads the log
 	noFiles := func(string) bool { return false }
 	logFiles := func(path string) bool {
 		return strings.Contains(path, "TUTTI_LOG") && filepath.Ext(path) == ".blk" || filepath.Base(path) == serverdir.HeadFile

@@ -25,7 +25,7 @@ import (
 // The type `local` implements the commands `tutti local …`.
 type local struct{}
 
-// agentGone is how long a command follows a local run while no agent runs.
+// A command that follows a local run gives up if no agent has run for the time agentGone.
 const agentGone = time.Minute
 
 func (local) Status(dir string) (cli.LocalStatus, error) {

@@ -140,7 +140,7 @@ func TestAMembershipThatEnds(t *testing.T) {
 	conn, dir, joined := b.member(t, func(err error) { said <- err })
 	lost := make(chan struct{}, 100)
 	conn.OnConnect(func() { lost <- struct{}{} })
-	select { // the present connection, unless the JWT has already expired
+	select { // the first signal is about the present connection; if the JWT has already expired, there may be an error instead
 	case <-lost:
 	case err := <-said:
 		said <- err

@@ -10,8 +10,8 @@ import (
 )
 
 // giveBack returns memory to the operating system: garbage, and pages that were read from the program's file. Most of
-// this memory was needed only for the start or for a run. An idle agent needs few of these pages again. It then gets
-// them from the page cache. Without giveBack, these pages stay in the agent's memory until another process needs
+// this memory was needed only for the start or for a run. An idle agent needs few of these pages again, and gets
+// these few from the page cache. Without giveBack, these pages stay in the agent's memory until another process needs
 // memory.
 func giveBack() {
 	debug.FreeOSMemory()

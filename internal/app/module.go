@@ -26,7 +26,7 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	if out.Digest, err = puppetmodule.Digest(); err != nil {
 		return out, err
 	}
-	// an install that was killed may have left the other two directories
+	// a killed install may have left the directories with the endings .new and .old
 	for _, path := range []string{dir, dir + ".new", dir + ".old"} {
 		if err := mayReplace(path); err != nil {
 			return out, err
@@ -35,8 +35,8 @@ func installModule(modules string) (cli.ModuleInstalled, error) {
 	return out, tutti.Wrap("", copyModule(dir), "install the module")
 }
 
-// mayReplace returns an error if a path has files that do not belong to a module
-// `tutti`. Otherwise installing would delete other people's files.
+// mayReplace returns an error if a path has files that do not belong to a module `tutti`. Without
+// this check, installing would delete other people's files.
 func mayReplace(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

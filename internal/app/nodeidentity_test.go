@@ -73,7 +73,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 	}
 	for _, file := range []struct {
 		name, mend string
-		begins     string // this kind of damage looks like a machine that never joined
+		begins     string // after this kind of damage, the machine looks as if it had never joined
 	}{
 		{"node.nk", "tutti node replace", "missing"},
 		{"node.x25519", "tutti node replace", ""},
@@ -93,7 +93,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 				_, agentErr := NewAgent(AgentOptions{Dir: dir, Root: dir, Logger: slog.New(slog.DiscardHandler)})
 				_, joinErr := machine.Join(t.Context(), machine.JoinOptions{Dir: dir, Token: token, Again: file.name != "membership.json"})
 				errs := map[string]error{"agent": agentErr, "join": joinErr}
-				if file.name == "membership.json" { // `leave --offline` needs no keys
+				if file.name == "membership.json" { // `leave --offline` reads this file, but no keys
 					_, errs["leave"] = machine.Leave(t.Context(), machine.LeaveOptions{Dir: dir})
 				}
 				for what, err := range errs {

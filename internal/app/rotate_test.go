@@ -125,7 +125,8 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 		t.Fatalf("rotation %+v, %v, want that two keys sign", out, err)
 	}
 	_, err = p.rotate(cli.RotateCodeKey{Finish: true, Leave: []tutti.NodeName{"here"}})
-	// CodeInvalid: the node `here` trusts both keys already, so it cannot be left behind
+	// the code is CodeInvalid if the node `here` already trusts both keys, because only a node
+	// that does not trust both can be left behind
 	if tutti.CodeOf(err) != tutti.CodeConflict && tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("finished without a node: %v", err)
 	}

@@ -150,8 +150,8 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// the log also uses the sweeper, because the log must not name a blob that is being
-	// deleted
+	// the log gets the same sweeper as the server, so that the log never names a blob that is
+	// being deleted
 	blobs := sweep.New(stored, time.Now)
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {

@@ -39,14 +39,14 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Owed:  spec.Owed,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
-	if spec.Order.Exclusive { // in this case, the job has disabled all other Puppet runs
+	if spec.Order.Exclusive { // an exclusive job has disabled all Puppet runs other than its own
 		order.DisabledLock = filepath.Join(dir, "agent_disabled.lock")
 	}
 	if err := puppet.WriteOrder(dir, order); err != nil {
 		return nil, err
 	}
 	p, err := r.warm.Start(dir, factsFor(spec.Order))
-	if p == nil { // in this case, no process was started
+	if p == nil { // if p is nil, no process was started
 		if err != nil {
 			err = puppet.NoteCold(dir, err)
 		}

@@ -94,8 +94,9 @@ func TestTheFirstSealAsks(t *testing.T) {
 	}
 }
 
-// TestTheRecoveryKeyIsAskedFor checks that an operator who does not know the recovery key must confirm it. Otherwise
-// a dishonest server could send its own key. A new operator gets the recovery key together with the certificate.
+// TestTheRecoveryKeyIsAskedFor checks that an operator who does not know the recovery key must confirm it. Without
+// this confirmation, a dishonest server could send its own key. A new operator gets the recovery key together with
+// the certificate.
 func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), operator.Sealer{}

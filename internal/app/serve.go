@@ -26,7 +26,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	})
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error {
-		select { // nodes get answers as soon as the log is folded
+		select { // wait until the log is folded; the server cannot answer nodes before that
 		case <-core.Ready():
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		select {
 		case broken = <-p.bus.Failed():
 			s.reserve.Stale()
-			p.log.Close() // an append that is still waiting gets no answer
+			p.log.Close() // end the appends that still wait, because they get no answer from the bus
 			return broken
 		case <-ctx.Done():
 			return nil
@@ -80,7 +80,7 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 // denier records refusals in the log. The denier uses its own goroutines, so callers
 // need not wait.
 type denier struct {
-	ctx   context.Context // the context of the group, which waits for the denier's goroutines
+	ctx   context.Context // the context of `group`; the group waits for the denier's goroutines
 	core  *server.Server
 	group *errgroup.Group
 }
@@ -106,8 +106,8 @@ func operatorOf(core *server.Server, authority *identity.Authority) func(*http.R
 	}
 }
 
-// deniedTo records refused HTTP requests. deniedTo records the name in the operator's
-// certificate if our CA signed it, and otherwise the client's address.
+// deniedTo records refused HTTP requests. If our CA signed the operator's certificate, deniedTo
+// records the name in the certificate. If not, deniedTo records the client's address.
 func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, string, error) {
 	return func(r *http.Request, what string, cause error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -185,7 +185,7 @@ func InitServer(o InitOptions) error {
 	}
 	_, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return err // cannot happen, because the method validate has checked the address
+		return err // this error cannot happen, because the method `validate` has checked the address
 	}
 	if err := operator.WriteServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err

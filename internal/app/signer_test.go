@@ -84,7 +84,8 @@ func TestACounterGoesUp(t *testing.T) {
 		}
 	}
 	file := filepath.Join(p.conn.OperatorDir, operator.CountersFile)
-	// this number is above the server's counter, as after the server was set back
+	// the operator's counter is now above the server's counter, as if the server had been set
+	// back
 	if err := os.WriteFile(file, []byte(`{"production": 40}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestTheFleetFileIsSigned(t *testing.T) {
 		signed       bool
 		want         uint64
 	}{
-		{"the first one", one, true, 2}, // 1 was signed above
+		{"the first one", one, true, 2}, // the counter 1 was signed above
 		{"the same", one, true, 2},
 		{"another", two, true, 3},
 		{"by somebody without a key", three, false, 0},

@@ -211,8 +211,8 @@ func TestCodeKeysThatNobodyHasSigned(t *testing.T) {
 	}
 }
 
-// TestACounterLeaps checks that counters cannot jump. Otherwise a thief of the code key could use up all numbers with
-// one signature.
+// TestACounterLeaps checks that counters cannot jump. If counters could jump, a thief of the code key could use up
+// all numbers with one signature.
 func TestACounterLeaps(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	if err := p.push("production", "one"); err != nil {
@@ -254,7 +254,7 @@ func TestACounterLeaps(t *testing.T) {
 }
 
 // TestARotationAsks checks that the operator must confirm before the new key signs everything that the old key has
-// signed. Otherwise the new key would also sign what a thief of the old key has signed.
+// signed. Without this confirmation, the new key would also sign what a thief of the old key has signed.
 func TestARotationAsks(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	for _, environment := range []string{"production", "evil"} {

@@ -124,8 +124,8 @@ func named(keys ...ed25519.PrivateKey) (out []string) {
 	return out
 }
 
-// If an administrator names a code key on the node, the node trusts no other key. Otherwise a server could bring back
-// a rotated key with an old statement.
+// If an administrator names a code key on the node, the node trusts no other key. If the node trusted other keys,
+// too, a server could bring back a rotated key with an old statement.
 func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 	type keys = []ed25519.PrivateKey
 	a, b := newCodeKey(t), newCodeKey(t)
