@@ -32,7 +32,7 @@ type Question struct {
 	change  *Change // the last known change of the answer
 }
 
-// identity has the fields that are the same in equal questions.
+// The type `identity` has the fields that are the same in equal questions.
 type identity struct {
 	kind      tutti.QueryKind
 	key, name string
@@ -250,10 +250,10 @@ func (q *Question) askers() iter.Seq[*record] {
 	}
 }
 
-// Questions yields the questions in a node's record. A node's record has questions with an answer,
-// collectors, and values without an answer. Questions also yields those absent hiera keys that have a
-// value now or that a node declares. For the same log, the order is always the same. Callers may rely on nothing else
-// about the order.
+// Questions yields the questions in a node's record. A record has questions with an answer, collectors, and values
+// without an answer. It also has the hiera keys that were absent. Questions yields such a key only if the key has a
+// value now, or if a node declares it. For the same log, the order is always the same. Callers may rely on nothing
+// else about the order.
 func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
 	return func(yield func(*Question) bool) {
 		r := s.records[node]

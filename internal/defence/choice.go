@@ -66,9 +66,9 @@ func (c choice) share() (k, n int, err error) {
 	return k, n, nil
 }
 
-// The function `since` returns another function. This one reports whether a row is new or has changed since HEAD left
-// the revision. A row counts as changed if its file or the file of its test has changed. Uncommitted changes count,
-// too.
+// The function `since` returns a function that reports whether a row is new or has changed. It compares the rows
+// with the last common commit of the revision and HEAD. A row also counts as changed if its file or the file of its
+// test has changed. Uncommitted changes count, too.
 func since(ctx context.Context, revision string) (func(defence) bool, error) {
 	base, err := git(ctx, "merge-base", revision, "HEAD")
 	if err != nil {
@@ -135,7 +135,7 @@ func rowsAt(ctx context.Context, revision string) (map[string]bool, error) {
 	return keys, nil
 }
 
-// git runs git and returns its output.
+// The function `git` runs the command git and returns its output.
 func git(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", args...).Output()
 	var exit *exec.ExitError

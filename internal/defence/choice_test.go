@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// promises returns the promises of the rows, which identify the rows.
+// The function `promises` returns the promises of the rows. A promise identifies its row.
 func promises(rows []defence) []string {
 	var all []string
 	for _, d := range rows {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTryAll checks that a row passes if its test fails without the defence. A row fails if its
-// test also passes without the defence, or also fails with it.
+// TestTryAll checks that a row passes if its test fails without the defence and passes with the
+// defence. All other rows fail.
 func TestTryAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "go.mod", "module example.net/x\n\ngo 1.21\n")

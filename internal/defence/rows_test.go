@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The constant `fewest` is the smallest allowed number of rows. With it the test fails if the walk misses a file.
-// Lower this number if you remove a row.
+// The constant `fewest` is the smallest allowed number of rows. If the test does not find one of the rows files,
+// it finds too few rows and fails. Lower this number if you remove a row.
 const fewest = 308
 
 // Each row must remove existing code, leave valid Go, and name existing tests. So a developer who
@@ -68,8 +68,8 @@ func fitsGo(t *testing.T, d defence) {
 	}
 }
 
-// fitsSpec makes the same checks for a row whose test is an example. Only a run of the row shows
-// whether the result is valid Ruby.
+// fitsSpec checks that the edits of a row apply and that its example exists. It does not check that
+// the result is valid Ruby. Only a run of the row shows that.
 func fitsSpec(t *testing.T, d defence) {
 	t.Helper()
 	if _, err := d.mutant(); err != nil {

@@ -88,7 +88,8 @@ func (d defence) test(ctx context.Context, more ...string) (string, bool) {
 	// The cache of results is off, because it does not notice changes in a program that the test
 	// builds.
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "-timeout=300s", "-run="+d.Test, "-tags="+d.Tags, d.Package)
-	// The environment sets the flags, so that a program that the test builds also lacks the defence.
+	// The flags are in the environment. So if the test builds a program, this program lacks the
+	// defence, too.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(more, " "))
 	out, err := cmd.CombinedOutput()
 	return string(out), err != nil

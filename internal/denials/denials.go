@@ -17,7 +17,7 @@ const (
 	maxDenialsOf = 30  // entries of one known caller in a minute
 	maxDenials   = 300 // entries of all known callers in a minute; after that, each caller still gets its first entry
 	// The first strangersAtOnce attempts of strangers get their own entries. After that the server only counts the
-	// attempts, and one more entry is possible in each period of strangersEvery.
+	// attempts. In each period of strangersEvery, one more attempt may get an entry.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
 	// maxWhat and maxReason limit the texts of an entry, in bytes. The JSON of a text may be twice as long.
@@ -59,7 +59,7 @@ type attempts struct {
 }
 
 // The method `note` gives an attempt its own entry if the argument `may` is true and there is no equal entry yet.
-// Otherwise the attempt is only counted.
+// In all other cases, `note` only counts the attempt.
 func (a *attempts) note(key, what string, may bool) bool {
 	if !may || a.recorded[key] {
 		a.more.add(what)

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// FUSE does not pass a call of syncfs on to package powerfs. Therefore this function sets an attribute, and powerfs
-// sees that. Other file systems do not support the attribute.
+// FUSE does not pass a call of syncfs on to package powerfs. Therefore this function also sets an attribute of the
+// directory. From this attribute powerfs learns of the call. Other file systems do not support the attribute.
 func syncfs(dir *os.File) error {
 	_ = unix.Fsetxattr(int(dir.Fd()), killpoint.SyncAttr, nil, 0)
 	return unix.Syncfs(int(dir.Fd()))

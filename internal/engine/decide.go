@@ -52,7 +52,7 @@ func (s *State) Decide(v View) []tutti.Body {
 }
 
 // The method `losses` gives up a run if its node is silent. The method also gives up a run if the node is connected
-// but does not claim or end the run in time. After a start of the server, every node has the whole time again.
+// but does not claim or end the run in time. When the server starts, this time begins again for every node.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
@@ -104,8 +104,8 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 	return out
 }
 
-// The method `ready` reports whether all steps that the step waits for are done. If the step has `per: node` and the
-// argument `node` is not empty, it is enough that this node is done in those steps.
+// The method `ready` reports whether all steps that the step waits for are done. For a step with `per: node`, the
+// caller may set the argument `node`. Then only this node must be done in the earlier steps.
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]

@@ -40,7 +40,7 @@ func (f *fleet) view() engine.View {
 	return engine.View{Now: f.now, Since: epoch, Seen: f.seen, Silence: f.silence}
 }
 
-// settle appends the events that the engine decides until there are no more.
+// The method `settle` asks the engine for events and appends them, until the engine returns none.
 func (f *fleet) settle(t fataler) {
 	t.Helper()
 	for range 100 {
@@ -65,7 +65,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// restart folds the whole log again, as a server does after it was killed.
+// The method `restart` folds the whole log again, as a server does after it was killed.
 func (f *fleet) restart() {
 	f.state = engine.NewState()
 	for _, e := range f.log {

@@ -59,12 +59,13 @@ const (
 // runs.
 func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
 
-// Harmless reports whether facts keep changing without effect: the latest runs because of facts changed nothing.
+// Harmless reports whether facts keep changing without effect. This means that the latest runs that were wanted
+// because of facts changed nothing.
 func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 
-// Tell returns the event to append when a node reports its facts. Tell returns nil if there
-// is nothing new. The reported facts belong to a run. They do not count if a later run of the node has collected
-// facts.
+// Tell returns the event to append when a node reports its facts. Tell returns nil if there is nothing new. The
+// reported facts belong to the run in.Run. If a later run of the node has collected facts, Tell also returns
+// nil.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
 	last := s.Last(node)

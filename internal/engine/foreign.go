@@ -102,10 +102,10 @@ func (r *Run) Clock() tutti.Clock {
 	return tutti.Clock{}
 }
 
-// After reports whether a foreign run may be later than one of our runs, or at the same time. The foreign run is not
-// later if the node reported it before our run passed its gate. The foreign run is also not later if the agent saw
-// the end of the foreign run before our run began. If no result contains the agent's clock, the node's time decides.
-// If nobody knows when our run began, the foreign run is later if it was reported after the claim.
+// After reports whether a foreign run may be later than one of our runs, or at the same time. After returns false if
+// the node reported the foreign run before our run passed its gate. After also returns false if the agent saw the
+// end of the foreign run before our run began. If no result contains the agent's clock, the node's time decides. If
+// nobody knows when our run began, After compares the report of the foreign run with the claim of our run.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:

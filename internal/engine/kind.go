@@ -9,10 +9,10 @@ import (
 // stepKind implements the steps of one kind. Each kind is one type in one file. The type
 // `kinds` is a table: each of its methods is the row of one kind.
 type stepKind interface {
-	// next returns the events that begin or end something in an unfinished step.
+	// The method `next` returns the events that begin or end something in an unfinished step.
 	next(j *Job, st *Step, v View, b *budget) []tutti.Body
-	// busy reports whether something in an unfinished step is running or may begin. While
-	// the result is true, the job is not over.
+	// The method `busy` reports whether something in an unfinished step is running or may begin.
+	// While the result is true, the job is not over.
 	busy(j *Job, st *Step) bool
 	// runEnded sets the state of a node after the node's run r has ended. If necessary,
 	// runEnded also sets the state of the step.

@@ -241,7 +241,7 @@ func brokenBy(j *Job, r tutti.LeaseReport) string {
 	return "not held any more: the node heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
 }
 
-// LeaseOrder returns the order for a node with this report.
+// LeaseOrder returns the order that answers a node's report.
 func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.LeaseOrder {
 	j := s.ExclusiveOn(node)
 	if r.Job != "" && (j == nil || r.Job != j.ID || j.Leases.Phase == PhaseRelease) {
@@ -270,8 +270,8 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	return out
 }
 
-// The method `notice` returns the text for people who find the node disabled. The text stays the same as long as the
-// job lives, so that no node must write its file again. A second write could overwrite a file of someone else.
+// The method `notice` returns the text for people who find the node disabled. The text does not change while the job
+// lives. If it changed, each node would have to write its file again, and could overwrite a file of someone else.
 func (j *Job) notice() string {
 	x := j.Plan.Exclusive
 	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)
@@ -292,7 +292,8 @@ func (l *Leases) keeps(node tutti.NodeName) bool {
 	return l.keep && n != nil && n.State != tutti.LeaseSilent
 }
 
-// The method `keeps` reports whether the nodes stay disabled so that people can examine the failure.
+// The method `keeps` reports whether the nodes stay disabled after the job has failed. People can
+// then examine the failure on the nodes.
 func (j *Job) keeps() bool {
 	return j.Plan.Exclusive.Keep && !j.Cancelled && j.runs > 0 && j.verdict().Verdict == tutti.VerdictFailed
 }
@@ -367,8 +368,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// WaitsFor explains why a job waits, if it waits because it is exclusive or because another job is exclusive. If the
-// job waits for another reason or does not wait, WaitsFor returns an empty string.
+// A job may wait because it is exclusive, or because another job is exclusive. In both cases, WaitsFor says what the
+// job waits for. In all other cases, WaitsFor returns an empty string.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""

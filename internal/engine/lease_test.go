@@ -386,9 +386,9 @@ func TestNothingToLookIntoIsNotKept(t *testing.T) {
 	}
 }
 
-// TestOthersWaitForAnExclusiveJob: no run of another job begins on the nodes of an
-// exclusive job. Present runs on these nodes end first. A second exclusive job comes after
-// this one.
+// TestOthersWaitForAnExclusiveJob: no run of another job begins on the nodes of an exclusive job.
+// Present runs on these nodes end first. A second exclusive job on these nodes begins after the
+// first one has ended.
 func TestOthersWaitForAnExclusiveJob(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	one := map[tutti.StepName][]tutti.NodeName{"a": {"n1"}}
@@ -428,9 +428,9 @@ func TestOthersWaitForAnExclusiveJob(t *testing.T) {
 	}
 }
 
-// TestExclusiveJobsComeToAnEnd: whatever nodes, people and servers do, no run begins
-// before all nodes are held. After the end, only those nodes are disabled that somebody
-// else has disabled.
+// TestExclusiveJobsComeToAnEnd: whatever nodes, people and servers do, no run begins before all
+// nodes are held. When all jobs have ended, a node is disabled only if somebody else has disabled
+// it.
 func TestExclusiveJobsComeToAnEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newExclusiveFleet("n1", "n2", "n3")

@@ -130,8 +130,8 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	})
 }
 
-// The method `pass` is called when a full run has passed its gate or proved its node good. The method notes that this
-// run is the node's last run of this kind.
+// The method `pass` is called when a full run has passed its gate or proved its node good. The method stores the run
+// in the field `passed` of the node's last runs.
 func (s *State) pass(r *Run) []tutti.RunID {
 	if r == nil || !r.Full() {
 		return nil
@@ -139,8 +139,9 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
-// The method `report` notes that this run is the latest run of its node with a report. The method does nothing if a
-// later run has sent a report.
+// The method `report` is called when a run has sent its result. If the result has a report, the method notes the
+// run as the latest run with a report. It does not do this if a run that was wanted later has already sent a
+// report.
 func (s *State) report(r *Run) []tutti.RunID {
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {
@@ -156,8 +157,8 @@ func (s *State) report(r *Run) []tutti.RunID {
 	})
 }
 
-// When a run with tags passes its gate, applyPart notes the run, if fewer than retain.MaxPartial runs are noted. When
-// a full run passes its gate, applyPart forgets these runs.
+// applyPart is called when a run passes its gate. It notes a run with tags, at most retain.MaxPartial runs for each
+// node. After a full run, it forgets the noted runs.
 func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
 	before := s.partial[r.Node]
 	switch {
@@ -206,8 +207,8 @@ func (s *State) Retired(id tutti.JobID) bool {
 	return s.Jobs[id] == nil && n > 0 && n <= s.started
 }
 
-// number returns the number at the end of a job's id. The function returns 0 if there is
-// no number.
+// The function `number` returns the number at the end of a job's id. The function returns 0 if
+// there is no number.
 func number(id tutti.JobID) int {
 	n, err := strconv.Atoi(string(id[strings.LastIndex(string(id), "-")+1:]))
 	if err != nil {

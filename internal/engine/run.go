@@ -102,8 +102,8 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 	return o
 }
 
-// byPerson reports whether a person wants the runs of a step. If so, the job's first run on a
-// node must see what this person has just changed on the node.
+// byPerson reports whether a person wants the runs of a step. If a person wants the runs, the job's
+// first run on a node must see what this person has just changed on the node.
 func (j *Job) byPerson(st *Step) bool {
 	return st.Kind() != tutti.StepConverge || !st.Converge.Reaction
 }
@@ -116,8 +116,8 @@ func (j *Job) ranOn(node tutti.NodeName) bool {
 	})
 }
 
-// The method `skips` ends those runs of a halted job that no node has claimed. If it did not, these runs would begin
-// when their nodes connect again. The method also stops the runs that are held at their gates.
+// The method `skips` ends those runs of a halted job that no node has claimed. If the method did not end these runs,
+// they would begin when their nodes connect again. The method also stops the runs that are held at their gates.
 func (j *Job) skips(st *Step) []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {

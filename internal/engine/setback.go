@@ -15,8 +15,8 @@ type SetBack struct {
 
 // Compare compares the log with the last fence that a node has begun. The result `lost` is the
 // latest run that the node should know but does not know, or nil if there is no such run. The result
-// `unknown` is true if the node has begun a run that is not in the log. A run can only be lost if
-// the node kept fences when it claimed the run.
+// `unknown` is true if the node has begun a run that is not in the log. Compare can find a lost run
+// only if the node stored fences when it claimed the run.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {
@@ -33,8 +33,8 @@ func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	return lost, begun.Compare(newest) > 0
 }
 
-// Parts reports whether a node was set back between a run of ours and a foreign run. If so, the count of the
-// agent's clock was set back, too, and does not show the order of the two runs.
+// Parts reports whether a node was set back between a run of ours and a foreign run. In that case, the count
+// of the agent's clock was set back, too. So this count does not show which of the two runs came first.
 func (b *SetBack) Parts(ours, foreign *Run) bool {
 	return b != nil && ours.ToldSeq != 0 && ours.ToldSeq < b.Seq && foreign.EndedSeq > b.Seq
 }

@@ -191,7 +191,7 @@ type Last struct {
 	Applied *Run // the last claimed full run
 	Passed  *Run // the last full run that passed its gate or proved its node good
 	// Reported is the latest run of any mode whose report contains resources (tutti.Result.Tells). The latest run
-	// is the one that was wanted last, because results may arrive in another order.
+	// is the run that was wanted last. The results may arrive in another order.
 	Reported *Run
 	// Left is the latest full run whose report contains resources.
 	Left *Run

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The type `waiting` implements wait steps. A wait step waits for something outside Puppet. The server repeats its
-// question and ends the step when the answer is good. The step's timeout applies.
+// The type `waiting` implements wait steps. A wait step waits for something outside Puppet. The server asks again
+// and again. The step ends when an answer is good, or when the step's timeout is over.
 type waiting struct{ alone }
 
 // Wait implements tutti.StepTable.

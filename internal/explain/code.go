@@ -149,7 +149,7 @@ func (p pushes) last(code tutti.Digest) *tutti.Event {
 }
 
 // The method `before` returns the code of the previous push. While the latest push is held, the result is the code
-// that nodes still use. The method returns an empty digest if this code is not known.
+// that nodes still use. If the code of the previous push is not known, the method returns an empty digest.
 func (p pushes) before() tutti.Digest {
 	if p.now.Held && p.now.Released != "" {
 		return p.now.Released
@@ -175,7 +175,7 @@ func (p pushes) version(code tutti.Digest) api.CodeVersion {
 	return out
 }
 
-// manifest reads the list of files of a code.
+// The method `manifest` reads the list of files of a code.
 func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tutti.CodeManifest, error) {
 	var manifest tutti.CodeManifest
 	e := p.last(code)

@@ -55,7 +55,8 @@ func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 	return out, nil
 }
 
-// edges joins all questions between the same nodes into one edge. The function leaves out edges without a member.
+// The function `edges` joins all questions between the same nodes into one edge. The function leaves out edges
+// without a member.
 func edges(links []data.Link, explicit []api.GraphEdge, members map[tutti.NodeName]bool) []api.GraphEdge {
 	var out []api.GraphEdge
 	at := map[string]int{}

@@ -88,7 +88,8 @@ func (rd *Reader) trace(ctx context.Context, x *examined) error {
 // maxProviders is how many earlier answers an explanation shows for a question without an answer.
 const maxProviders = 5
 
-// providers returns the nodes and operators who answered a question earlier, the latest one first.
+// The method `providers` returns the nodes and operators who answered a question earlier, the
+// latest one first.
 func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
 	var out []api.Cause
 	for _, key := range pathsOf(node, q) {

@@ -78,8 +78,8 @@ func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error
 	return &record, err
 }
 
-// asPlaces has the places in the code at which a compile on a Puppet Server asked its questions. The map `reads` has
-// the results of identify as keys, and the map `keys` has hiera keys.
+// asPlaces has the places in the code at which a compile on a Puppet Server asked its questions. The keys of the map
+// `reads` are results of the function `identify`. The keys of the map `keys` are hiera keys.
 type asPlaces struct{ reads, keys map[string]tutti.Place }
 
 // The method `places` reads the places. If the places are not stored, the result is empty.
@@ -134,7 +134,8 @@ func addAsked(record *tutti.Record, asked *tutti.Questions, places asPlaces) {
 	}
 }
 
-// references returns the references of all resources that the catalog of a Puppet Server exports.
+// The method `references` returns the references of the resources that the catalog of a Puppet
+// Server exports.
 func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]string, error) {
 	exports, err := ServedExports(ctx, rd.blobs, served)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // the exports may have been deleted, like the record

@@ -121,8 +121,8 @@ func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
 	return out
 }
 
-// Other nodes answer questions of a node. If such another node needs a run itself, the method `before` returns the
-// question that it answers.
+// A node asks questions, and other nodes answer them. If the node that answers a question needs a run itself, the
+// method `before` returns this question.
 func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
 	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
@@ -143,7 +143,8 @@ func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	return out
 }
 
-// The method `stands` sets the state of a node, its reason and its beginning. For an observed node it keeps what is there.
+// The method `stands` sets the state of a node, its reason and its beginning. For an observed node, `stands` changes
+// nothing.
 func (v View) stands(n *fold.Node, st converge.Standing, view *api.NodeView) {
 	if view.Observed {
 		return
@@ -265,7 +266,7 @@ func (p *pair) tell() {
 	}
 }
 
-// identify returns a text that is equal for equal questions.
+// The function `identify` returns the same text for equal questions.
 func identify(q tutti.Query) string {
 	if normal, err := data.NormalQuery(q); err == nil {
 		q = normal

@@ -118,7 +118,7 @@ func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, 
 	return out[max(0, len(out)-maxCauses):], nil
 }
 
-// exporters returns the nodes that have changed the result of a collector.
+// The method `exporters` returns the nodes that have changed the result of a collector.
 func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	type step struct {
 		before *exportsChange // nil if there was no earlier set, or if it is not stored

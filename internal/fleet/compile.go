@@ -12,8 +12,9 @@ import (
 
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// nameSteps refuses a name that is used twice. The method names steps without a name after what
-// they do: run-storage, then run-storage-2. The method reports whether the names are unique.
+// nameSteps refuses a name that is used twice. If a step has no name, the method makes a name from
+// what the step does: run-storage, then run-storage-2. The method reports whether the names are
+// unique.
 func (r *reader) nameSteps(what string, drafts []draft) bool {
 	unique := true
 	lines := map[tutti.StepName]int{}

@@ -53,8 +53,8 @@ func (convergeKind) options(s tutti.Step) []string {
 // wholeFleet is the word in a converge step that means all nodes.
 const wholeFleet = "fleet"
 
-// convergeTarget returns the group or node that a converge step names, empty for
-// the whole fleet.
+// convergeTarget returns the group or node that a converge step names. For the whole fleet, the
+// result is empty.
 func (r *reader) convergeTarget(n *yaml.Node) string {
 	const what = "step: converge"
 	if at := follow(n); at.Kind != yaml.ScalarNode || at.ShortTag() != "!!str" || at.Value != wholeFleet {

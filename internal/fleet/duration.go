@@ -17,7 +17,7 @@ func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 }
 
 // anyDuration reads a duration in Go's format. The method refuses a bare number without a unit, because some
-// people mean seconds and others minutes. The method returns false if it has reported a problem.
+// people would mean seconds and other people minutes. The method returns false if it has reported a problem.
 func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
 	n = follow(n)
 	switch {

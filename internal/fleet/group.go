@@ -105,7 +105,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	return nodes
 }
 
-// isTrue accepts only `true`. Instead of false, the key must be left out.
+// isTrue accepts only `true`. For false, the fleet file must not have the key.
 func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
 
 // The method `is` returns true only for the value `want`, and reports every other value as a problem.
@@ -141,9 +141,9 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the sorted groups of a node. A node belongs to the groups that list it.
-// It also belongs to those groups of its join token that the fleet file declares with
-// `joined: true`. A token cannot put a node into a listed group.
+// GroupsOf returns the sorted groups of a node. A node belongs to the groups that list it. It also
+// belongs to the groups of its join token. Of these groups, only those count that the fleet file
+// declares with `joined: true`. A token cannot put a node into a listed group.
 func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
 	groups := slices.Clone(m.listed[node])
 	for _, g := range token {

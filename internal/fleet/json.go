@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth and maxNodes limit a value, because an alias may contain itself, or expand to more than fits into memory.
+// maxDepth and maxNodes limit a value. Without these limits, an alias could contain itself, or could stand for more
+// values than fit into memory.
 const (
 	maxDepth = 32
 	maxNodes = 10_000

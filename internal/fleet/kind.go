@@ -13,12 +13,13 @@ import (
 // stepKind is one kind of step in the fleet file. Each kind is one type in one file. The type
 // `kinds` is a table: each of its methods is the row of one kind.
 type stepKind interface {
-	// example returns a step of this kind, for hints.
+	// The method `example` returns a step of this kind, for hints.
 	example() string
-	// read returns the readers for a step that may be of this kind.
+	// The method `read` returns the readers for a step that may be of this kind.
 	read(r *reader) reading
-	// check reports problems that are specific to this kind. The reader calls `check` when the names and edges
-	// of all steps of the plan are known. The parameter `before` lists the steps directly before this step.
+	// The method `check` reports problems that are specific to this kind. The reader calls `check` when the
+	// names and edges of all steps of the plan are known. The parameter `before` lists the steps directly
+	// before this step.
 	check(r *reader, d draft, before []tutti.Step)
 	// `does` and `options` return the texts for the table of Render. The parameter
 	// `nodes` lists the nodes of the step's target, and is nil if they are unknown.
@@ -28,11 +29,11 @@ type stepKind interface {
 
 // The type `reading` is the state of a step while the reader reads the step.
 type reading struct {
-	// keys contains the keys of this kind, in addition to the keys that every step may have.
-	// If a step has the key with the name of a kind, the step is of this kind.
+	// keys contains the keys of this kind, in addition to the keys that every step may have. The
+	// name of the kind is one of the keys. A step that has this key is of this kind.
 	keys fields
-	// end turns the draft into a step of this kind. The map `given` contains the values of all keys of the
-	// step, by key.
+	// The function `end` turns the draft into a step of this kind. The map `given` contains the values of
+	// all keys of the step, by key.
 	end func(d *draft, given map[string]*yaml.Node)
 }
 
@@ -56,8 +57,8 @@ func kindOf(s tutti.Step) stepKind {
 	return unknown{}
 }
 
-// unknown is the kind of a step that this release does not know. Fleet files cannot have such a step.
-// Render shows the name of its kind.
+// The type `unknown` stands for every kind of step that this release does not know. Fleet files
+// cannot have a step of an unknown kind. Render shows the name of the kind.
 type unknown struct{}
 
 func (unknown) example() string { return "" }

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The method `program` returns the Puppet program with which nodes run. Only if the argument `observe` is true, the
-// nodes may be observed.
+// The method `program` returns the Puppet program with which nodes run. The result may be ProgramObserve only if
+// the argument `observe` is true.
 func (r *reader) program(n *yaml.Node, what string, observe bool) tutti.Program {
 	known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
 	if observe {
@@ -81,7 +81,7 @@ func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yam
 	}
 }
 
-// runOptions returns options in the words of the fleet file.
+// runOptions writes the options of a run as in the fleet file.
 func runOptions(o tutti.RunOptions) []string {
 	var parts []string
 	if o.Program != "" {

@@ -44,7 +44,8 @@ func (r *reader) reportAt(line, column int, hint, format string, args ...any) {
 	r.problems = append(r.problems, problem{line, column, oneLine(fmt.Sprintf(format, args...)), oneLine(hint)})
 }
 
-// maxProblem is the largest text of one problem, in bytes, because the text quotes the file.
+// maxProblem is the largest text of one problem, in bytes. The limit is needed because the text
+// quotes the file.
 const maxProblem = 1000
 
 func oneLine(text string) string {
@@ -60,8 +61,8 @@ func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
 }
 
-// The method `suggest` returns a hint with the known word that is most similar. After maxProblems, the result is
-// empty, because a hint takes time and nobody would see the hint.
+// The method `suggest` returns a hint with the known word that is most similar. If there are more than
+// maxProblems problems, the result is empty, because a hint takes time and nobody would see it.
 func (r *reader) suggest(word string, known []string) string {
 	if len(r.problems) > maxProblems {
 		return ""
@@ -95,8 +96,8 @@ func (r *reader) err() error {
 }
 
 // The method `mapping` passes each value of a mapping to the reader of its key, and reports unknown keys. The
-// method returns false if it has reported a problem of the mapping. In this case, a key that seems to be missing
-// may be misspelt.
+// method returns false if it has reported a problem of the mapping. The caller should then report no missing
+// keys, because such a key may only be misspelt.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {
@@ -227,8 +228,8 @@ func (r *reader) wrong(n *yaml.Node, what, want string) {
 }
 
 // maxValues limits the number of values in a file. Each alias counts as the values for which it stands. A file of
-// MaxSource bytes without aliases has fewer values. Without the limit, such a file with aliases could take gigabytes
-// of memory.
+// MaxSource bytes without aliases has fewer values. Without the limit, a file of this size with aliases could take
+// gigabytes of memory.
 const maxValues = 2_000_000
 
 // The function `expanded` returns how many values a YAML node has. Each alias counts as the values for which it

@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Resolve returns the nodes of each step of a plan that has a target. The lists are sorted and have
-// no duplicates. The enrolled nodes are the nodes that join tokens put into groups. The enrolled nodes
-// count only in groups that the fleet file declares with `joined: true`. Resolve returns CodeNotFound if a
-// group has no nodes, or if a node is not known. In both cases Resolve resolves no step.
+// Resolve returns the nodes of each step of a plan that has a target. The lists are sorted and have no
+// duplicates. The enrolled nodes are the nodes that join tokens put into groups. The enrolled nodes count
+// only in groups that the fleet file declares with `joined: true`. If a group has no nodes, or if a node
+// is not known, Resolve returns CodeNotFound and no steps.
 func Resolve(fleet tutti.Fleet, enrolled map[tutti.GroupName][]tutti.NodeName, plan tutti.Plan) (map[tutti.StepName][]tutti.NodeName, error) {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	known := map[tutti.NodeName]bool{}

@@ -56,8 +56,8 @@ func (runKind) options(s tutti.Step) []string {
 	return append(slices.Concat(parts, limitText(s.Run.Limit), runOptions(s.Run.RunOptions)), timeoutText(s))
 }
 
-// The method `target` returns the group or node that a step names. A name with a dot cannot be a group. The method
-// takes a name with a dot for a node that may join later.
+// The method `target` returns the group or node that a step names. A name with a dot cannot be a group. If the
+// name has a dot and is not known, it may be the name of a node that joins later.
 func (r *reader) target(n *yaml.Node, what string) string {
 	name, ok := r.text(n, what)
 	if !ok || r.known.groups[tutti.GroupName(name)] || r.known.nodes[tutti.NodeName(name)] {

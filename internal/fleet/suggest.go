@@ -37,7 +37,7 @@ func suggest(word string, known []string) string {
 
 // The function `distance` returns how many letters must be added, removed or replaced to change a into b.
 func distance(a, b string) int {
-	// Names are short. A long text is not a misspelt name, and must not take time.
+	// Names are short. A long text is not a misspelt name, so do not spend time on it.
 	if len(a) > 300 || len(b) > 300 {
 		return len(a) + len(b)
 	}

@@ -82,9 +82,10 @@ func (o *Operator) Clone() *Operator {
 	return &own
 }
 
-// Admit returns an error if a certificate is not valid, although the server's CA has signed it. If the operator was
-// never revoked, every certificate of this CA is valid, because an old server did not log certificates. After a
-// revocation, a certificate is valid only if it came into the log after the revocation and has not ended.
+// Admit returns an error if a certificate is not valid. The caller has checked that the server's CA has signed the
+// certificate. If the operator was never revoked, every certificate of this CA is valid, because an old server did
+// not log certificates. After a revocation, a certificate is valid only if it came into the log after the
+// revocation and has not ended.
 func (o Operators) Admit(name, serial string, now time.Time) error {
 	op := o[name]
 	if op == nil || op.Revoked.IsZero() {
@@ -104,9 +105,9 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// Knows reports whether a certificate was issued since the last revocation and has not ended according to the log. The
-// end in the log counts, because a thief of the key and the CA could make a certificate with a later end. If the
-// operator is nil, Knows returns false.
+// Knows reports whether a certificate was issued since the last revocation and has not ended according to the log.
+// Knows uses the end in the log and not the end in the certificate. A thief of the key and the CA could make a
+// certificate with a later end. If the operator is nil, Knows returns false.
 func (o *Operator) Knows(serial string, now time.Time) bool {
 	return o.Had(serial) && now.Before(o.Serials[serial])
 }

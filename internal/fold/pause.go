@@ -20,7 +20,7 @@ type Pause struct {
 // Ended reports whether the time of the pause is over.
 func (p Pause) Ended(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
 
-// The method `why` returns, for people, the reason why no run begins.
+// The method `why` returns a text for people: the reason why no run begins.
 func (p Pause) why() string {
 	text := "paused by " + p.By
 	if !p.Until.IsZero() {

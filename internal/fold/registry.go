@@ -209,8 +209,8 @@ func (r *Registry) dropCode(code tutti.Digest) {
 	delete(r.Statements, code)
 }
 
-// An operator has signed code again. The method `resigned` notes the new statement, if an order may still name this
-// code. This code may be the code of the latest push.
+// An operator has signed code again. The method `resigned` notes the new statement if an order may still name the
+// code. It also updates the latest push if this push has the code.
 func (r *Registry) resigned(b *tutti.CodeResigned) {
 	if _, used := r.Signed[b.Code]; !used {
 		return

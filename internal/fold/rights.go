@@ -43,8 +43,8 @@ func (r *Rights) Apply(e tutti.Event) {
 }
 
 // Could returns the operators who had a valid certificate and the right to use a verb at the time `at`, sorted by
-// name. The target is a node, or a key for VerbData. If the target is empty, it is enough that the verb was allowed
-// for any target. Could returns CodeNotFound if there was no such node.
+// name. The target is a node, or a key for VerbData. If the target is empty, the result has the operators who could
+// use the verb for at least one target. Could returns CodeNotFound if the node did not exist.
 func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
 	w := policy.Wish{Verbs: []tutti.Verb{verb}}
 	switch node := tutti.NodeName(target); {

@@ -84,8 +84,9 @@ func (s *State) SecretView(secret data.Sealed) api.SecretView {
 	return out
 }
 
-// Awaits returns the key of a secret for which a node must wait. The secret is for the node, but has no piece for it
-// yet, so the node's question finds nothing. The key is empty if there is no such secret.
+// Awaits returns the key of a secret for which a node must wait. The node is among the secret's targets, but the
+// secret has no piece for the node yet. So the node's question finds nothing. If the node need not wait, the key is
+// empty.
 func (s *State) Awaits(q tutti.Query, node tutti.NodeName) string {
 	if lacked, lacks := s.Data.Lacks(q, node); lacks && s.IsRecipient(lacked.For, node) {
 		return lacked.Path

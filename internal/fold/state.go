@@ -30,8 +30,8 @@ func New() *State {
 	return s
 }
 
-// Apply folds the next event of the log. All states that apply the event share the content
-// of the event. So no code may change the content.
+// Apply folds the next event of the log. Several states may apply the same event and then share its
+// content. So no code may change the content.
 func (s *State) Apply(e tutti.Event) {
 	s.Seq = e.Seq
 	if b, ok := e.Body.(*tutti.NodeEnrolled); ok && s.Registry.replaces(b) { // the event is from release 0.2.0 or earlier

@@ -20,15 +20,15 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// byAll and the lists below name verbs. An operator with one of these verbs, or with the verb `admin`, may call the
-// route. An operator with the verb `run` may also read, and every operator may view.
+// The constant `byAll` and the constants below it are lists of verbs. An operator with one of these verbs, or with
+// the verb `admin`, may call the route. An operator with the verb `run` may also read, and every operator may view.
 const (
 	byAll     = "view read run approve code data puppet nodes"
 	byReaders = "read run"
 )
 
-// routes is the table of ADR 0024. routes lists every route for operators, with the verbs that
-// may call the route.
+// The map `routes` is the table of ADR 0024. It lists every route for operators, with the verbs
+// that may call the route.
 var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
 	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,

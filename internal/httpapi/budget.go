@@ -70,9 +70,9 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	}
 }
 
-// The method `take` waits until there is room for a body. The argument `size` is the size of the body in bytes. take
-// waits first in the operator's own queue, then in the common queue. Both queues are first in, first out. take
-// returns CodeUnavailable if there is no room in time.
+// The method `take` waits until there is room for a body. The argument `size` is the size of the body in bytes. The
+// method waits first in the operator's own queue, then in the common queue. Both queues are first in, first out. If
+// there is no room in time, the method returns CodeUnavailable.
 func (b *budget) take(ctx context.Context, who string, size int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyPatience)
 	defer cancel()
@@ -94,7 +94,7 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 }
 
 // The method `call` waits until the server may handle one more request of the operator. An operator who sends many
-// requests at once therefore delays only their own requests. call returns CodeUnavailable if none of the
+// requests at once therefore delays only their own requests. The method returns CodeUnavailable if none of the
 // operator's running requests ends in time.
 func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
@@ -110,8 +110,8 @@ func (b *budget) call(ctx context.Context, who string) (leave func(), err error)
 	}, nil
 }
 
-// The method `stream` counts a new stream of an operator. stream returns CodeConflict if the operator already
-// has too many streams.
+// The method `stream` counts a new stream of an operator. The method returns CodeConflict if the operator
+// already has too many streams.
 func (b *budget) stream(who string) (leave func(), err error) {
 	own, left := b.with(who)
 	b.mu.Lock()
@@ -133,8 +133,8 @@ func (b *budget) stream(who string) (leave func(), err error) {
 }
 
 // The method `read` returns the body of a request. The argument `limit` is the largest size of the body in bytes. The
-// caller must call release when it no longer needs the body. If the body is larger than smallBody, the method waits
-// for room.
+// caller must call the function `release` when it no longer needs the body. If the body is larger than smallBody, the
+// method waits for room.
 func (b *budget) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
 	invalid := func(err error) error {
 		return tutti.Wrap(tutti.CodeInvalid, err, "request")

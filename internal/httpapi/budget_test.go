@@ -73,13 +73,14 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	})
 }
 
-// The variable large is the list of calls that may have a large input.
+// The variable `large` is the list of calls that may have a large input.
 var large = []string{
 	"blobs/missing", "blobs/put", "ca/rotate", "code/effect", "code/push", "data/effect", "data/set", "fleet/set", "jobs/start", "remote/ask",
 	"secrets/effect", "secrets/recipients", "secrets/recover", "secrets/seal", "signing/code", "signing/operators", "signing/trust",
 }
 
-// serving starts a server of all calls. The header Operator of a request names its operator.
+// The function `serving` starts a server that handles all calls. The header Operator of a request
+// names its operator.
 func serving(t *testing.T, j jobs) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
@@ -93,7 +94,7 @@ func serving(t *testing.T, j jobs) *httptest.Server {
 	return s
 }
 
-// post sends a body as this operator, and returns the status of the answer.
+// The function `post` sends a body as this operator, and returns the status of the answer.
 func post(t *testing.T, s *httptest.Server, operator, name string, body []byte) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/"+name, bytes.NewReader(body))
@@ -260,7 +261,7 @@ func (a as) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.by.RoundTrip(r)
 }
 
-// mistaken is a body that panics after its first part.
+// The type `mistaken` is a body that panics after its first part.
 type mistaken struct{ left int }
 
 func (b *mistaken) Read(p []byte) (int, error) {

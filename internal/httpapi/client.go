@@ -61,7 +61,8 @@ func noRedirect(r *http.Request, _ []*http.Request) error {
 	return tutti.Errorf(tutti.CodeRefused, "the server redirects the request to %q, but a Tutti server never redirects: the answer comes from another program, for example a proxy", r.URL.Redacted())
 }
 
-// post sends a body and returns the response. The caller must close the response's body.
+// The method `post` sends a body and returns the response. The caller must close the response's
+// body.
 func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/"+name, bytes.NewReader(body))
 	if err != nil {
@@ -169,18 +170,20 @@ func (c *Client) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.W
 	return follow(ctx, c, callWatchJob, in, yield, "while watching; the job goes on: tutti job watch "+string(in.Job))
 }
 
-// ReadAudit implements tutti.Audits. ReadAudit returns CodeUnavailable in the same case as WatchJob.
+// ReadAudit implements tutti.Audits. ReadAudit returns CodeUnavailable if the connection ends before
+// the server has sent the last line.
 func (c *Client) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
 	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; run the command again")
 }
 
-// AskNodes implements tutti.Remotes. AskNodes returns CodeUnavailable if the stream of answers breaks off. Nodes may
-// have done the action nevertheless.
+// AskNodes implements tutti.Remotes. AskNodes returns CodeUnavailable if the stream of answers breaks off. Even
+// then, nodes may have done the action.
 func (c *Client) AskNodes(ctx context.Context, in api.NodesQuestion, yield func([]api.NodeAnswer) error) error {
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; the nodes may have done the action nevertheless")
 }
 
-// The function follow reads a stream. The argument `broken` is part of the error for a stream that ends too early.
+// The function `follow` reads a stream. The argument `broken` is part of the error for a stream that ends too
+// early.
 func follow[Item any](ctx context.Context, c *Client, name string, in any, yield func(Item) error, broken string) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -425,7 +428,8 @@ func (c *Client) RunReport(ctx context.Context, run string) (api.RunReport, erro
 	return ask[api.RunReport](ctx, c, callRunReport, run)
 }
 
-// RunLog implements tutti.Reports. RunLog returns CodeUnavailable in the same case as WatchJob.
+// RunLog implements tutti.Reports. RunLog returns CodeUnavailable if the connection ends before the
+// server has sent the last line.
 func (c *Client) RunLog(ctx context.Context, run tutti.RunID, yield func(api.LogLine) error) error {
 	return follow(ctx, c, callRunLog, run, yield, "in the middle of the log; run the command again")
 }

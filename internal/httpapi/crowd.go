@@ -29,9 +29,9 @@ type guest struct {
 
 	mu sync.Mutex
 	in *crowd // nil if the guest is not in a crowd
-	// far is set when the client has sent its TLS hello or its whole request. far is also set while the
-	// server handles an operator's request on the connection. The crowd first closes connections whose
-	// field `far` is not set. The crowd's lock guards `far`.
+	// far is set when the client has sent its TLS hello or its whole request. `far` is also set while
+	// the server handles an operator's request on the connection. The crowd first closes connections
+	// whose field `far` is not set. The crowd's lock guards `far`.
 	far    bool
 	served int // number of operators' requests that run now; the crowd's lock guards it
 }
@@ -70,7 +70,7 @@ func (c *crowd) expel() {
 	c.remove(oldest)
 }
 
-// remove removes a connection if the crowd contains it.
+// The method `remove` removes a connection if the crowd contains it.
 func (c *crowd) remove(g *guest) {
 	i := slices.Index(c.bySource[g.from], g)
 	if i < 0 {
@@ -122,8 +122,8 @@ func (g *guest) serves(by int) {
 	})
 }
 
-// The method `inside` calls the function `do` while it has the lock of the connection's crowd. If the connection
-// is not in a crowd, the method does nothing.
+// The method `inside` locks the crowd of the connection and calls the function `do`. If the connection is not in
+// a crowd, the method does nothing.
 func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in

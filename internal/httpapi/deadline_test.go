@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// silent is a server that receives requests and never answers.
+// The type `silent` is a server that receives requests and never answers.
 type silent struct{}
 
 func (silent) RoundTrip(r *http.Request) (*http.Response, error) {

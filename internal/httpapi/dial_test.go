@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// cutting is a listener that closes its first connections at once.
+// The type `cutting` is a listener that closes its first connections at once.
 type cutting struct {
 	net.Listener
 	cuts, made int

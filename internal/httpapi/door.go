@@ -38,7 +38,7 @@ type DoorOptions struct {
 	// While Refused blocks, the handling of other connections may wait, too.
 	Refused func(from string, cause error)
 
-	Timeout   time.Duration // for TLS; 10 s
+	Timeout   time.Duration // for TLS, by default 10 s
 	Most      int           // connections in TLS at the same time, by default 1024
 	Strangers int           // connections without a certificate that have finished TLS, by default 256
 	Operators int           // connections with a certificate that have finished TLS, by default 1024
@@ -102,7 +102,7 @@ func (d *Door) run() {
 	}
 }
 
-// source returns the client's address without the port.
+// The function `source` returns the client's address without the port.
 func source(c net.Conn) string {
 	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
 	if err != nil {

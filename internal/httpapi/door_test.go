@@ -368,8 +368,8 @@ func TestASecondHelloWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// queued is a connection whose Write does not wait until the other side reads. Both sides send at the same time when
-// the server asks for a second hello.
+// The type `queued` is a connection whose method Write does not wait until the other side reads. This is necessary
+// because both sides send at the same time when the server asks for a second hello.
 type queued struct {
 	net.Conn
 	out chan []byte

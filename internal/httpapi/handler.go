@@ -17,10 +17,11 @@ const (
 	maxBlob = 64<<20 + 1<<10
 )
 
-// call decodes a request's body, executes the request and returns the value to encode.
+// The function type `call` decodes a request's body, executes the request and returns the value to
+// encode.
 type call func(ctx context.Context, body []byte) (any, error)
 
-// answer returns a call for a method with an input and an output.
+// The function `answer` returns a call for a method with an input and an output.
 func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	return func(ctx context.Context, body []byte) (any, error) {
 		var in In
@@ -31,12 +32,12 @@ func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
 	}
 }
 
-// The function do returns a call for a method without an output.
+// The function `do` returns a call for a method without an output.
 func do[In any](method func(context.Context, In) error) call {
 	return answer(func(ctx context.Context, in In) (nothing, error) { return nothing{}, method(ctx, in) })
 }
 
-// list returns a call for a method without an input.
+// The function `list` returns a call for a method without an input.
 func list[Out any](method func(context.Context) (Out, error)) call {
 	return func(ctx context.Context, _ []byte) (any, error) { return method(ctx) }
 }
@@ -55,8 +56,8 @@ type Options struct {
 	// The handler calls Denied if Admit refused a request with CodeUnauthenticated or CodeRefused. The handler also
 	// calls Denied for requests from a foreign web page, and for requests that ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
-	// Names returns an error unless the server's certificate names a host. If Names is nil, the host of a request is
-	// not checked.
+	// Names returns an error if the server's certificate does not name the host. If Names is nil, the host of a
+	// request is not checked.
 	Names  func(host string) error
 	Logger *slog.Logger
 	Ready  <-chan struct{}
@@ -112,7 +113,8 @@ func NewClosedHandler(why func() error) http.Handler {
 
 func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
-// operators handles a request if Admit identifies the operator and the operator has one of the verbs.
+// The method `operators` handles a request if Admit identifies the operator and the operator has one
+// of the verbs.
 func (o Options) operators(rt route, costs *budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := o.Admit(r, rt.verbs)
@@ -160,8 +162,8 @@ func (o Options) operators(rt route, costs *budget) http.Handler {
 	})
 }
 
-// survive prevents a panic in a handler from ending the process. Only that request fails. If the answer has already
-// begun, it breaks off.
+// The method `survive` catches a panic in a handler, so that the process does not end. Only the request of this
+// handler fails. If its answer has already begun, the answer breaks off.
 func (o Options) survive(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -188,7 +190,8 @@ type streamLine[Item any] struct {
 	Error *errorBody `json:"error,omitempty"`
 }
 
-// stream returns a handler for a method that yields items. The handler writes one line for each item.
+// The function `stream` returns a handler for a method that yields items. The handler writes one line
+// for each item.
 func stream[In, Item any](method func(context.Context, In, func(Item) error) error) func(http.ResponseWriter, *http.Request, []byte) {
 	return func(w http.ResponseWriter, r *http.Request, body []byte) {
 		var in In

@@ -35,9 +35,10 @@ func contentType(name string) string {
 // sends none. A browser that sends no content type still sends Origin.
 //
 // If the host name of the page leads to this server (DNS rebinding), the browser treats the page and this server as
-// the same origin. In that case the request's host is the name of the page, and the server's certificate does not
-// contain this name. All other clients check that the certificate names the host. Health checks may use any host,
-// because a load balancer may use an address that the certificate does not name.
+// the same origin. In that case the request's host is the name of the page, and ownPages refuses the request,
+// because the server's certificate does not contain this name. All other clients check that the certificate names
+// the host. Health checks may use any host, because a load balancer may use an address that the certificate does
+// not name.
 func (o Options) ownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == pathHealth || r.URL.Path == pathReady) {

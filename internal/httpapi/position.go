@@ -12,7 +12,7 @@ import (
 
 // Each request contains the last position of the server that the operator has seen. Each answer contains the
 // server's present position in the form `NUMBER RANDOM SEQ LINK` (ADR 0018). If the server was set back to an older
-// state, it refuses the request.
+// state, its position is lower than the position in the request. The server then refuses the request.
 const (
 	headerSeen     = "Tutti-Seen"
 	headerPosition = "Tutti-Position"

@@ -26,7 +26,7 @@ type Services struct {
 	Rotations api.Rotations
 }
 
-// setValue and the other small inputs exist only in requests.
+// These types are the small inputs that exist only in requests.
 type (
 	setValue struct {
 		Key   string   `json:"key"`
@@ -103,9 +103,9 @@ const (
 	callEnrol    = "enrol"
 )
 
-// route describes a call for operators. route contains the function that handles the call, and the verbs. The
-// caller needs one of the verbs. For some calls, the permission also depends on the request's content, which the
-// server checks.
+// The type `route` describes a call for operators. It contains the function that handles the call, and the
+// verbs. The caller needs one of the verbs. For some calls, the permission also depends on the request's
+// content, which the server checks.
 type route struct {
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body
@@ -145,7 +145,8 @@ var (
 	readsData   = []tutti.Verb{tutti.VerbRead, tutti.VerbData}
 )
 
-// routes returns the table of the calls that need an operator, with the verbs for each call.
+// The method `routes` returns the table of the calls that need an operator, with the verbs for each
+// call.
 func (s Services) routes() map[string]route {
 	return map[string]route{
 		callStartJob:     takesMuch(runs, answer(s.Jobs.StartJob)),

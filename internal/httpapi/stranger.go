@@ -13,7 +13,7 @@ import (
 const (
 	// maxStranger is the largest body of a request without a certificate. The body of an enrolment has about 1 KiB.
 	maxStranger = 16 << 10
-	// strangerPatience is how long the client of such a request may take for the body.
+	// strangerPatience is how long a client without a certificate may take to send the body.
 	strangerPatience = 5 * time.Second
 	// MaxHeader is the largest header of any request.
 	MaxHeader = 16 << 10
@@ -56,8 +56,8 @@ func Strangers(next http.Handler) http.Handler {
 	})
 }
 
-// failing ends a copy of a body. Its Read returns the error with which the reading of the original body
-// ended, or io.EOF.
+// The type `failing` is the end of a copy of a body. Its Read returns the error with which the reading
+// of the original body ended, or io.EOF.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

@@ -51,7 +51,7 @@ func serveBehindADoor(t *testing.T, authority *identity.Authority, o httpapi.Doo
 	return l.Addr().String()
 }
 
-// stranger finishes TLS without a certificate and sends a text.
+// The function `stranger` finishes TLS without a certificate and sends a text.
 func stranger(t *testing.T, addr string, authority *identity.Authority, says string) *tls.Conn {
 	t.Helper()
 	config, err := identity.ClientTLS(authority.CA())
@@ -89,8 +89,8 @@ func TestStrangersMakeRoomForEachOther(t *testing.T) {
 			ended <- err
 		}()
 	}
-	// there is room for two connections: the first request and one stranger. The door decides which of the newer
-	// connections stays
+	// There is room for two connections. The connection with the first request stays, and one of the newer
+	// connections.
 	for range 3 {
 		if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("a stranger who says nothing is still there")
@@ -139,7 +139,7 @@ func TestWithoutACertificateNothingIsKeptAlive(t *testing.T) {
 	}
 }
 
-// deadlines is a response that records the deadline of its connection.
+// The type `deadlines` is a response that records the deadline of its connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read time.Time
@@ -147,7 +147,8 @@ type deadlines struct {
 
 func (d *deadlines) SetReadDeadline(t time.Time) error { d.read = t; return nil }
 
-// TestARequestWithoutACertificateIsSmallAndSoonThere checks the limits for the time and the size of such a request.
+// TestARequestWithoutACertificateIsSmallAndSoonThere checks the limits for the time and the size of a request
+// without a certificate.
 func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 	operators := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
 	for _, tc := range []struct {
@@ -178,8 +179,8 @@ func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 }
 
 // TestOperatorsMakeRoomForEachOther checks which connection the door closes. The door closes the oldest connection of
-// the operator who has the most connections. It closes connections without a running request first. Other operators
-// keep theirs.
+// the operator who has the most connections. Of these connections, the door first closes those without a running
+// request. Other operators keep their connections.
 func TestOperatorsMakeRoomForEachOther(t *testing.T) {
 	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
 	if err != nil {

@@ -48,8 +48,8 @@ func trustIn(h http.Header) (Trust, bool) {
 	return out, slices.Contains(out.CAs, out.Signer)
 }
 
-// provedBy reports whether one of the CAs has signed the server's certificate on this connection. If the operator
-// changed to CAs that have not signed this certificate, they could not connect again.
+// provedBy reports whether one of the CAs has signed the server's certificate on this connection. If none of the
+// CAs has signed this certificate, an operator who trusts only these CAs could not connect again.
 func (t Trust) provedBy(state *tls.ConnectionState) bool {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return false

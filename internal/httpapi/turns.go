@@ -2,16 +2,17 @@ package httpapi
 
 import "context"
 
-// turns lets few handshakes compute at the same time. A handshake begins to compute when it has received data. It
-// stops when it sends data or waits for more data. A client can make the server compute more than once: the server
-// can ask for a second hello. The methods do nothing if the receiver is nil.
+// The type `turns` lets only a few handshakes compute at the same time. A handshake begins to compute when it has
+// received data. It stops computing when it sends data or waits for more data. A client can make the server
+// compute more than once: the server can ask for a second hello. If a `*turns` is nil, its methods do nothing.
 type turns struct {
 	ctx    context.Context // of the handshake
 	places chan struct{}
 	has    bool // this handshake has a place
 }
 
-// computes waits for a place. If the handshake ends before it gets a place, the method returns the cause.
+// The method `computes` waits for a place. If the handshake ends before it gets a place, the method
+// returns the cause.
 func (t *turns) computes() error {
 	if t == nil || t.has {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
-// jobs is a tutti.Jobs. The test provides its watch.
+// The type `jobs` implements tutti.Jobs. The test provides the functions `watch` and `list`.
 type jobs struct {
 	api.Jobs
 	watch func(ctx context.Context, yield func(api.Watched) error) error
@@ -71,8 +71,8 @@ var nothing = services(jobs{})
 
 var phase = api.Watched{Live: &tutti.Live{Phase: "apply"}}
 
-// pipes is a listener for connections in memory. Their deadlines use the clock
-// of the test.
+// The type `pipes` is a listener for connections in memory. The deadlines of these connections use
+// the clock of the test.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

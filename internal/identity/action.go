@@ -9,8 +9,8 @@ import (
 )
 
 // fileActionKey is the name of the action key's file in an operator's directory. The action key is not the
-// certificate's key. The certificate's key changes with each renewal, and then nodes would have to trust the server
-// for each new key.
+// certificate's key, because the certificate's key changes with each renewal. Nodes learn of a new key only from
+// the server, and should not have to trust the server.
 const fileActionKey = "action.key"
 
 // ActionKey returns the key with which an operator signs actions. ActionKey returns nil if the directory has no such

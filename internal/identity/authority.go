@@ -189,8 +189,8 @@ func (a *Authority) shown(protocols []string) *keySet {
 }
 
 // showServer returns the server's certificate for a client that names these protocols. If the certificate expires
-// soon or is not valid yet, showServer makes a new one for the same names. Otherwise all connections of the fleet
-// would fail when the certificate expires.
+// soon or is not valid yet, showServer makes a new one for the same names. If the server showed an expired
+// certificate, all connections of the fleet would fail.
 func (a *Authority) showServer(protocols []string) tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,7 +204,8 @@ func (a *Authority) showServer(protocols []string) tls.Certificate {
 	return s.server.tls(s.ca.cert)
 }
 
-// Names returns an error if none of the certificates that the server shows to clients names the host.
+// Names returns an error if the host is in none of the certificates that the server shows to
+// clients.
 func (a *Authority) Names(host string) (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -33,7 +33,7 @@ func wantCode(t *testing.T, reason string, err error, want tutti.Code) {
 	}
 }
 
-// contents returns the content of each file in dir, by name.
+// The function `contents` returns the content of each file in dir, by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -40,7 +40,8 @@ const maxNodeSubs = 16
 
 // Trust returns the configuration that the embedded bus needs at its start. An account accepts only users whose JWTs
 // were signed by a key in the account's list (strict signing keys). The name of an account is the public key of its
-// first signing key. After a rotation, that key is not in the list, so it cannot sign users any more.
+// first signing key. After a rotation, the account keeps its name, but this key is no longer in the list. So this
+// key cannot sign users any more.
 func (a *Authority) Trust() (BusTrust, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -265,8 +266,8 @@ func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...
 	return text, nil
 }
 
-// loadNodes reads the nodes' account. loadNodes uses only the account's revocations, because the signing keys are in
-// the key sets.
+// loadNodes reads the nodes' account. It takes only the revocations from the account. The signing keys come from the
+// key sets.
 func (a *Authority) loadNodes() error {
 	text, err := readFile(a.dir, fileNodesJWT)
 	if err != nil {

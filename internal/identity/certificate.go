@@ -27,9 +27,10 @@ const (
 	clockSkew = 24 * time.Hour
 )
 
-// begin is the time from which certificates of the fleet's CA and its server are valid. begin is a fixed time in the
-// past. If the certificates were valid from the time of their issue, a server with a fast clock would issue a
-// certificate that begins in the future. When somebody corrects the clock, this certificate would not be valid yet.
+// The variable `begin` is the time from which the certificates of the CA and of the server are valid. It is a fixed
+// time in the past. If the certificates were valid from the time of their issue, a server whose clock is ahead would
+// issue a certificate that begins in the future. After somebody corrects the clock, this certificate would not be
+// valid yet.
 var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // keyPair is a certificate and its key.
@@ -78,7 +79,8 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// sign makes a key and its certificate. Without a parent the certificate is self-signed.
+// The function `sign` makes a key and its certificate. If there is no parent, the certificate is
+// self-signed.
 func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*keyPair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -91,8 +93,8 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*key
 	return &keyPair{cert: cert, key: key}, err
 }
 
-// certify makes a certificate for a public key. The private key may be on another machine. If the template has no
-// NotBefore, the certificate is valid from now on.
+// The function `certify` makes a certificate for a public key. The private key may be on another machine. If the
+// template has no NotBefore, the certificate is valid from now on.
 func certify(template *x509.Certificate, key *ecdsa.PublicKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	var err error
 	if template.SerialNumber, err = newSerial(key); err != nil {
@@ -122,8 +124,8 @@ func (p *keyPair) keyPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// tls returns the pair with the CA's certificate in its chain. A client that knows only the CA's digest needs the
-// CA's certificate for its check.
+// The method `tls` returns the pair with the CA's certificate in its chain. A client that knows only the CA's
+// digest needs the CA's certificate for its check.
 func (p *keyPair) tls(ca *x509.Certificate) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{p.cert.Raw, ca.Raw}, PrivateKey: p.key, Leaf: p.cert}
 }

@@ -118,7 +118,7 @@ func (r *EnrolResponse) Validate() error {
 
 // Follow returns the node's membership with the CAs and the JWT that the server wants the node to use. The argument
 // `proved` is the digest of the CA that signed the server's certificate on this connection. The server's message
-// must contain this CA. Otherwise the node would refuse this server on its next connection.
+// must contain this CA. If this CA were missing, the node would refuse this server on its next connection.
 func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResponse, error) {
 	if should.CA == "" {
 		return r, nil

@@ -18,7 +18,7 @@ var (
 	ErrExposed = errors.New("file can be read by others")
 )
 
-// file is one file in a directory of key material.
+// The type `file` is one file in a directory of key material.
 type file struct {
 	name    string
 	content []byte

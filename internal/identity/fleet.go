@@ -25,8 +25,8 @@ func KeepFleet(dir string, pin tutti.Digest) (tutti.Digest, error) {
 	return tutti.Digest(raw), nil
 }
 
-// FleetOf returns the id of a node's fleet. The id is the one that the server sent or that the node stored. If there
-// is no such id, it is the pin of the first CA that the node knows.
+// FleetOf returns the id of a node's fleet. The server may have sent the id, or the node may have stored it. If
+// there is no id, the result is the pin of the first CA that the node knows.
 func FleetOf(r EnrolResponse) (tutti.Digest, error) {
 	if r.Fleet != "" {
 		return r.Fleet, r.Fleet.Validate()

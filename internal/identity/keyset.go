@@ -69,20 +69,22 @@ func newKeySet(hosts []string) (*keySet, error) {
 	return s, err
 }
 
-// issue makes a key and a certificate for it. The set's CA signs the certificate.
+// The method `issue` makes a key and a certificate for this key. The set's CA signs the
+// certificate.
 func (s *keySet) issue(template *x509.Certificate) (*keyPair, error) {
 	return sign(template, s.ca.cert, s.ca.key)
 }
 
 func (s *keySet) pin() tutti.Digest { return pinOf(s.ca.cert) }
 
-// name identifies the key set.
+// The method `name` returns the public keys that identify the key set.
 func (s *keySet) name() (tutti.KeySet, error) {
 	issuer, err := public(s.nodes)
 	return tutti.KeySet{CA: s.pin(), Issuer: issuer}, err
 }
 
-// names returns the names of the accounts. The key set must be the first one of its fleet.
+// The method `names` returns the names of the bus's accounts. It works only for the first key set
+// of a fleet.
 func (s *keySet) names() (accountNames, error) {
 	var out accountNames
 	for _, k := range []struct {
@@ -97,8 +99,8 @@ func (s *keySet) names() (accountNames, error) {
 	return out, nil
 }
 
-// files returns the files of the set, in the order in which they are written over the files of another set. The CA's
-// certificate comes last.
+// The method `files` returns the files of the set, in the order in which they replace the files of another set. The
+// CA's certificate comes last.
 func (s *keySet) files() ([]file, error) {
 	var out []file
 	for _, k := range s.busKeys() {
@@ -117,7 +119,7 @@ func (s *keySet) files() ([]file, error) {
 	), nil
 }
 
-// loadKeySet reads a key set. loadKeySet gets each file from the function `read`. loadKeySet returns the same
+// loadKeySet reads a key set. The function `read` returns the content of a file. loadKeySet returns the same
 // errors as Load.
 func loadKeySet(dir string, read func(name string) ([]byte, error)) (*keySet, error) {
 	s := &keySet{}

@@ -68,7 +68,7 @@ func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperato
 	return a.signOperator(by, name, request)
 }
 
-// SignFollower does the same as SignOperator, but uses the CA that issues credentials now. SignFollower serves
+// SignFollower is like SignOperator, but signs with the CA that issues credentials now. SignFollower serves
 // operators whose client accepts all trusted CAs.
 func (a *Authority) SignFollower(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
@@ -271,7 +271,8 @@ func (b OperatorBundle) TLS() *tls.Config {
 	return c
 }
 
-// signer returns the CA that signed the certificate. signer returns nil if the bundle does not contain that CA.
+// The method `signer` returns the CA that signed the certificate. If the bundle does not contain this CA, the
+// result is nil.
 func (b OperatorBundle) signer() *x509.Certificate {
 	for _, ca := range b.cas {
 		if b.pair.cert.CheckSignatureFrom(ca) == nil {
@@ -281,8 +282,8 @@ func (b OperatorBundle) signer() *x509.Certificate {
 	return nil
 }
 
-// StandsOn returns the CAs that the operator trusts, sorted. StandsOn also returns the CA that signed
-// the operator's certificate. If the operator does not trust that CA, signer is empty.
+// StandsOn returns the CAs that the operator trusts, sorted. The result `signer` is the CA that
+// signed the operator's certificate. If the operator does not trust this CA, `signer` is empty.
 func (b OperatorBundle) StandsOn() (trusts []tutti.Digest, signer tutti.Digest) {
 	for _, ca := range b.cas {
 		trusts = append(trusts, pinOf(ca))

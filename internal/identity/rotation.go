@@ -62,8 +62,8 @@ func (a *Authority) EnterRotation(phase tutti.RotationPhase) error {
 	return a.enter(phase, a.next)
 }
 
-// enter does the work of EnterRotation. The caller holds a.mu. enter writes the phase to disk before the authority
-// issues anything in this phase.
+// The method `enter` does the work of EnterRotation. The caller holds a.mu. The method writes the phase to disk
+// before the authority issues anything in this phase.
 func (a *Authority) enter(phase tutti.RotationPhase, next *keySet) error {
 	if err := a.writeRotation(phase, next); err != nil {
 		return err
@@ -109,9 +109,9 @@ func (a *Authority) FinishRotation() error {
 	return a.signNodes()
 }
 
-// install replaces the files of the present key set. After a crash, the caller can repeat the call. install writes
-// the names and the nodes' account first, because these files decide which keys sign. install writes the CA's
-// certificate last, because this file shows whether the replacement is complete.
+// The function `install` replaces the files of the present key set. After a crash, the caller can repeat the call.
+// The function writes the names and the nodes' account first, because these files decide which keys sign. It
+// writes the CA's certificate last, because this file shows whether the replacement is complete.
 func install(dir string, names accountNames, next *keySet) error {
 	raw, err := json.MarshalIndent(names, "", "  ")
 	if err != nil {
@@ -163,7 +163,7 @@ func removeRotation(dir string) error {
 }
 
 // loadRotation reads the next key set. loadRotation returns nil if there is no next key set. If a crash interrupted
-// FinishRotation, loadRotation completes it. loadRotation does this before it reads the present set.
+// FinishRotation, loadRotation completes the rotation. So call loadRotation before you read the present set.
 func loadRotation(dir string) (*keySet, tutti.RotationPhase, error) {
 	raw, err := readFile(dir, fileRotation)
 	if errors.Is(err, ErrMissing) {
@@ -202,8 +202,8 @@ func finishInstall(dir string, next *keySet) error {
 		return corrupt(dir, fileCA)
 	}
 	var present keySet
-	// the accounts have the names of the old keys. If the file with the names is not written yet,
-	// these files still have the old keys
+	// The accounts have the names of the old keys. As long as the file with the names is not
+	// written, these files contain the old keys.
 	for _, k := range present.busKeys() {
 		seed, err := readFile(dir, k.file)
 		if err != nil {

@@ -31,7 +31,7 @@ func sets(t *testing.T, a *identity.Authority) tutti.KeySets {
 	return out
 }
 
-// reload returns the authority as another process would read it.
+// The function `reload` loads the authority from the directory, as a new process would.
 func reload(t *testing.T, dir string) *identity.Authority {
 	t.Helper()
 	a, err := identity.Load(dir)
@@ -39,7 +39,7 @@ func reload(t *testing.T, dir string) *identity.Authority {
 	return a
 }
 
-// write makes a directory with these files of key material.
+// The function `write` makes a directory with these files of key material.
 func write(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -209,7 +209,8 @@ func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 	check("finished", false)
 }
 
-// A node accepts a membership from the server, except one that would lock the node out or belongs to another node.
+// A node accepts a membership from the server. There are two exceptions: the membership of another node, and a
+// membership with which the node could not connect any more.
 func TestFollow(t *testing.T) {
 	a, home := newAuthority(t)
 	other, _ := newAuthority(t)

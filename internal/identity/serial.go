@@ -11,9 +11,9 @@ import (
 )
 
 // A serial number is bound to the key of its certificate. The log identifies an operator's certificate only by its
-// serial number. An attacker with the CA's key could otherwise make another certificate with a serial number from the
-// log. A serial number has 20 bytes. The 20 bytes are a mark, random bytes, and the beginning of a digest of these
-// bytes and the key. Earlier releases used only random bytes, at most 16.
+// serial number. If serial numbers were not bound to keys, an attacker with the CA's key could make another
+// certificate with a serial number from the log. A serial number has 20 bytes. The 20 bytes are a mark, random bytes,
+// and the beginning of a digest of these bytes and the key. Earlier releases used only random bytes, at most 16.
 const (
 	serialLength = 20
 	serialRandom = 6 // bytes, including the mark

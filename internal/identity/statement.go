@@ -67,7 +67,7 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 // maxStatement is the largest size of a statement's body, in bytes. The longest statements are lists of operators.
 const maxStatement = 1 << 20
 
-// The function `read` decodes the body of a statement and checks its kind. read does not check the signatures.
+// The function `read` decodes the body of a statement and checks its kind. It does not check the signatures.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
@@ -99,8 +99,8 @@ type Trust struct {
 }
 
 // NewTrust returns a Trust with the key in a PEM text. If the statement `last` is not nil, NewTrust
-// returns a Trust with the keys in this statement. NewTrust does not check this statement. A node that
-// joins has no key to check it, so the node must believe the server.
+// returns a Trust with the keys in this statement. NewTrust does not check the signatures of this
+// statement. A node that joins has no key for this check, so it must believe the server.
 func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
 	t := Trust{Fleet: fleet}
 	first, err := ParseCodePublicKey(key)
@@ -151,8 +151,8 @@ func (t Trust) Has(key ed25519.PublicKey) bool {
 	return false
 }
 
-// proven returns CodeRefused if a new key has not signed the statement. A key is new if it is not in
-// the argument `before`.
+// The method `proven` returns CodeRefused if a new key has not signed the statement. A key is new if
+// it is not in the argument `before`.
 func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
 	for _, key := range t.Keys {
 		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {
@@ -239,9 +239,9 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 // Chain returns all statements about code keys in order, and the keys that are trusted after the last of them. The
 // caller has stored and checked the statements in `kept`. The statements in `shown` come from the server. A statement
 // that is only in `shown` is new. Each new statement must be signed by a key that the previous statement trusts. The
-// last statement must also be signed by a key in `own`. Otherwise the owner of an old key could continue the chain
-// from an old statement. If the returned Counter is zero, there is no statement. Chain returns CodeRefused if a
-// signature is missing, or if `shown` differs from `kept`.
+// last statement must also be signed by a key in `own`. Without this rule, the owner of an old key could continue the
+// chain from an old statement. If there is no statement, the Counter of the returned Trust is zero. Chain returns
+// CodeRefused if a signature is missing, or if `shown` differs from `kept`.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)

@@ -46,8 +46,8 @@ func refused(t *testing.T, reason string, err error, says string) {
 	}
 }
 
-// TestStatementsOfCode checks that the signature covers each field of the statement. No statement
-// of another kind is accepted in its place.
+// TestStatementsOfCode checks that the signature covers each field of the statement. A statement of
+// another kind must not be accepted as a statement about code.
 func TestStatementsOfCode(t *testing.T) {
 	key, other := codeKey(t), codeKey(t)
 	trust, err := identity.NewTrust(theFleet, pemOf(key), nil)

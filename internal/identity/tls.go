@@ -50,8 +50,8 @@ func (a *Authority) Bus() *tls.Config {
 	}
 }
 
-// OperatorName does the same as the package's function OperatorName, and also requires that the CA is still trusted.
-// The check is necessary because the connection may be older than the end of a rotation.
+// OperatorName is like the package's function OperatorName. It also checks that the CA is still trusted, because a
+// rotation may have ended since the connection was made.
 func (a *Authority) OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if name, serial, err = OperatorName(state); err != nil {
 		return "", "", err
@@ -63,7 +63,8 @@ func (a *Authority) OperatorName(state *tls.ConnectionState) (name, serial strin
 	return name, serial, nil
 }
 
-// trusts reports whether a client's certificate chain ends in a CA that is trusted now.
+// The method `trusts` reports whether a client's certificate chain ends in a CA that is trusted
+// now.
 func (a *Authority) trusts(state *tls.ConnectionState) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// ask sends a request to a server. ask returns the operator's name that the server saw, or the server's
-// error.
+// The function `ask` sends a request to a server. It returns the operator's name that the server saw,
+// or the server's error.
 func ask(t *testing.T, server, client *tls.Config) (string, error) {
 	t.Helper()
 	var name string
@@ -249,8 +249,8 @@ func TestCertificatesAllowClockSkew(t *testing.T) {
 	})
 }
 
-// In this test a server's clock is three years fast for a moment, and the certificate is renewed in that
-// moment. Clients can still connect when the clock is right again.
+// In this test the server's clock is three years ahead when the certificate is renewed. Clients can
+// still connect when the clock is right again.
 func TestACertificateOfAClockThatWasAhead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "identity")
 	const year = 365 * 24 * time.Hour
@@ -272,7 +272,7 @@ func TestACertificateOfAClockThatWasAhead(t *testing.T) {
 	if now := first.NotAfter.Add(-2 * year); renewed.NotBefore.After(now) || !renewed.NotAfter.After(first.NotAfter) {
 		t.Errorf("renewed: good from %s to %s, and it is %s", renewed.NotBefore, renewed.NotAfter, now)
 	}
-	synctest.Test(t, func(t *testing.T) { // like a release without this precaution
+	synctest.Test(t, func(t *testing.T) { // in 2000 the stored certificate is not valid yet
 		a, err := identity.Load(dir)
 		if err != nil {
 			t.Fatal(err)

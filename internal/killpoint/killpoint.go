@@ -1,7 +1,8 @@
-// Package killpoint names points in the code at which a test can kill the process. A
-// point is at each place where a kill makes a difference, for example before and after a
-// file's fsync or an append. A test passes each point once, and then kills a process at
-// each point in turn. The test therefore covers all ways in which the process can die.
+// Package killpoint names points in the code at which a test can kill the process. A point is at
+// each place where a kill makes a difference, for example before and after a file's fsync or an
+// append. A test first runs the process once and records the points that it passes. Then the test
+// runs the process once for each point and kills it there. The test therefore covers all ways in
+// which the process can die.
 //
 // Without the build tag killpoints, Here is empty. With the tag, the environment
 // determines what Here does:
@@ -9,8 +10,8 @@
 //	TUTTI_KILLPOINT=NAME#3     the process kills itself as it passes NAME for the third time
 //	TUTTI_KILLPOINTS_TO=FILE   the names of the points passed are added to FILE
 //
-// Rejected: killing after some milliseconds, because this tests only some moments, which differ on every machine. Also
-// rejected: counting system calls from outside, because the numbers have no meaning and change with the runtime.
+// We rejected kills after some milliseconds. They test only a few moments, and other moments on each machine. We also
+// rejected kills after a number of system calls. Such a number has no meaning and changes with Go's runtime.
 package killpoint
 
 // The constants are the names of the environment variables.

@@ -94,8 +94,8 @@ func existing(path string) string {
 	return path
 }
 
-// sources returns the sources.list for hosts with this release. A host verifies packages with the keyring of its own
-// release, which is at Debian's usual path.
+// The function `sources` returns the sources.list for hosts with this release. A host verifies packages with the
+// keyring of its own release, which is at Debian's usual path.
 func sources(archives []archive, release string) string {
 	var b strings.Builder
 	for _, a := range archives {

@@ -19,7 +19,8 @@ enabled_units() {
     if [ -e "$script" ]; then echo "sysv:${script##*/}"; fi
   done
 }
-# kept succeeds if the unit matches a pattern in $enabled. Such a unit stays enabled.
+# The function kept succeeds if the unit matches a pattern in $enabled. The script leaves these
+# units enabled.
 kept() {
   set -f # the patterns are for case, not for files
   for pattern in $enabled; do
@@ -47,7 +48,8 @@ done
 if [ -n "$facter" ]; then
   mkdir -p "$root/etc/facter"
   printf '%s' "$facter" > "$root/etc/facter/facter.conf"
-  # This command fills the cache of facts. With puppet, the cache also gets the facts of modules.
+  # This command fills the cache of facts. If puppet is installed, the cache also gets the facts of
+  # modules.
   chroot "$root" sh -c 'if command -v puppet; then puppet facts; else facter; fi' > "$root/tmp/facts"
 fi
 chroot "$root" apt-get clean

@@ -50,7 +50,8 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	return dir, nil
 }
 
-// building is a base while it is being built. Only the process with the lock writes to the base.
+// The type `building` is a base while it is being built. Only the process with the lock writes to
+// the base.
 type building struct {
 	Definition
 	from string   // directory of the parent base, empty if there is no parent
@@ -61,10 +62,12 @@ type building struct {
 // The method `part` returns the base's directory before the base is complete.
 func (b building) part() string { return b.dir + ".part" }
 
-// log returns the file with the output of the programs that build the base.
+// The method `log` returns the path of the file with the output of the programs that build the
+// base.
 func (b building) log() string { return b.dir + ".log" }
 
-// complete reports whether a base exists. The base gets its final name by a rename at the end.
+// The function `complete` reports whether a base is complete. A base gets its final name by a
+// rename at the end of its build.
 func complete(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
@@ -76,8 +79,8 @@ var plainScript string
 //go:embed bake.sh
 var bakeScript string
 
-// build builds the base under a temporary name and then renames it. build first removes the rest of a build that was
-// killed.
+// The method `build` builds the base under a temporary name and then renames it. Before that, the method removes the
+// rest of a build that was killed.
 func (m Machine) build(ctx context.Context, b building) error {
 	for _, left := range []string{b.part(), b.log()} {
 		if err := os.RemoveAll(left); err != nil {
@@ -100,7 +103,8 @@ func (m Machine) build(ctx context.Context, b building) error {
 	return nil
 }
 
-// install bootstraps a plain base. For any other base, the method copies the parent and adds packages.
+// The method `install` builds a plain base with debootstrap. For any other base, the method copies the
+// parent and adds packages.
 func (m Machine) install(ctx context.Context, b building) error {
 	sources, settings, err := m.apt(ctx, b.Release)
 	if err != nil {
@@ -119,16 +123,16 @@ func (m Machine) install(ctx context.Context, b building) error {
 		"facter="+facterConfig(b.CachedFacts)))
 }
 
-// contained runs a script that builds $root from $from. The script has its own process and mount namespaces. The
-// script's processes and mounts end with it.
+// The method `contained` runs a script that builds $root from $from. The script has its own process and mount
+// namespaces. Its processes and mounts end with the script.
 func (b building) contained(ctx context.Context, script string, env []string) error {
 	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
 	cmd.Env = slices.Concat(env, []string{"PATH=" + systemPath, "LC_ALL=C.UTF-8", "root=" + b.part(), "from=" + b.from})
 	return b.logged(cmd, runAttached)
 }
 
-// logged calls the function `run` with a command. The output of the command goes to the base's log. If
-// the command fails, the error contains the last lines of that output.
+// The method `logged` calls the function `run` with a command. The output of the command goes to the
+// base's log. If the command fails, the error contains the last lines of that output.
 func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -144,8 +148,8 @@ func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
 
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// contained returns the arguments with which unshare runs the command `args`. No process and no mount of this
-// command stays after unshare has ended.
+// The function `contained` returns the arguments with which unshare runs the command `args`. No process and
+// no mount of this command stays after unshare has ended.
 func contained(args ...string) []string {
 	return append([]string{
 		"--mount", "--propagation", "slave", "--pid", "--fork", "--mount-proc", "--kill-child=KILL", "--",

@@ -45,9 +45,9 @@ func (m Machine) hostFiles(ctx context.Context, s state, host int, release strin
 	}, nil
 }
 
-// furnish creates the directories of a host. furnish fills the host's upper layer with the files that
-// differ from the base's files. furnish does not write a file that is equal to the base's file, because
-// a rewritten file looks newer. For example, apt would drop its caches because of a newer sources.list.
+// The method `furnish` creates the directories of a host. It writes files into the host's upper layer.
+// It does not write a file that is equal to the base's file, because a rewritten file looks newer. For
+// example, apt would drop its caches because of a newer sources.list.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {

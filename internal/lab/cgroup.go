@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// hierarchies are the possible mounts of control groups. The possible mounts are version 2 alone, version 2 together
-// with version 1, and systemd's own hierarchy of version 1. A host has a group in each mounted hierarchy. All
-// processes of the host are in this group or in groups below it.
+// The variable `hierarchies` lists where control groups may be mounted: version 2 alone, version 2 together with
+// version 1, and systemd's own hierarchy of version 1. A host has a group in each mounted hierarchy. All processes
+// of the host are in this group or in groups below it.
 var hierarchies = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"}
 
 func cgroupDirs(name string) []string {

@@ -54,7 +54,7 @@ var chrootScript string
 
 // Run runs c with the network of the outer machine. If the command fails, Run returns its *exec.ExitError. Files that
 // the command writes outside of its binds are only in memory and are deleted at the end. All processes of the command
-// end with the command, and also if this process ends.
+// end when the command ends or when this process ends.
 func (m Machine) Run(ctx context.Context, c Chroot) error {
 	if err := Check(); err != nil {
 		return err

@@ -11,7 +11,8 @@ mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 while [ "$1" != -- ]; do
-  # Make and resolve the destination in the chroot. An absolute link outside would lead to another file.
+  # Make and resolve the destination in the chroot. Outside of the chroot, an absolute link would lead
+  # to another file.
   # shellcheck disable=SC2016
   if [ -d "$1" ]; then make='mkdir -p "$1"'; else make='mkdir -p "$(dirname "$1")" && touch "$1"'; fi
   into=$(chroot "$root" sh -c "$make && realpath \"\$1\"" sh "$2")

@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// commands runs the short commands that create and remove a lab. Each command inherits the machine's lock. If this
-// process is killed, the lock stays locked until the last command has ended. So these commands have ended before
-// another process gets the lock, and that process sees everything that they made.
+// The type `commands` runs the short commands that create and remove a lab. Each command inherits the machine's
+// lock. If this process is killed, the lock stays locked until the last command has ended. So another process
+// gets the lock only after these commands have ended, and then sees everything that they made.
 type commands struct{ lock *os.File }
 
-// run executes a command with the given standard input. If the command fails, the error contains its output.
+// The method `run` executes a command with the given standard input. If the command fails, the error
+// contains its output.
 func (x commands) run(ctx context.Context, stdin, name string, args ...string) error {
 	cmd := x.command(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -26,7 +26,7 @@ func TestCommandsKeepTheLock(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	held.Close() // a kill of this process would also close the file
+	held.Close() // as if this process had been killed
 	second, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// recipe is a part of every digest. Increase recipe when you change how bases are built. Cached bases
-// that were built differently are then not used any more.
+// The constant `recipe` is a part of every digest. Increase it when you change how bases are built.
+// Then bases that are already in the cache are not used any more.
 const recipe = 4
 
 // Releases are the Debian releases that hosts can have. The first release is the default. The comments name Puppet's
@@ -87,7 +87,7 @@ var unitRE = regexp.MustCompile(`^[a-zA-Z0-9*?][a-zA-Z0-9*?@._-]*$`)
 
 var factRE = regexp.MustCompile(`^[a-z][a-z0-9_ -]*$`)
 
-// normal returns d with its default release, and with sorted lists without duplicates.
+// The method `normal` returns d with its default release, and with sorted lists without duplicates.
 func (d Definition) normal() Definition {
 	if d.Release == "" {
 		d.Release = Releases[0]
@@ -98,9 +98,9 @@ func (d Definition) normal() Definition {
 	return d
 }
 
-// parent returns the definition of the base from which this base is built. There are up to three levels of bases. The
-// first is the plain base of a release, the second adds packages, and the third adds a preparation. The plain base
-// has no parent.
+// The method `parent` returns the definition of the base from which this base is built. There are up to three levels
+// of bases. The first is the plain base of a release, the second adds packages, and the third adds a preparation. The
+// plain base has no parent.
 func (d Definition) parent() (parent Definition, ok bool) {
 	d = d.normal()
 	switch {

@@ -37,8 +37,8 @@ func (m Machine) Down(ctx context.Context, name string) error {
 	return tutti.Wrap("", s.remove(ctx, commands{lock: lock}), "take down lab %q", name)
 }
 
-// remove deletes everything that the state s names and that still exists. The file of this state comes
-// last. The caller holds the machine's lock.
+// The method `remove` deletes everything that the state `s` names and that still exists. It deletes
+// the file of this state last. The caller holds the machine's lock.
 func (s state) remove(ctx context.Context, x commands) error {
 	err := eachHost(s, func(i int) error {
 		return errors.Join(killGroup(ctx, s.cgroup(i)), killGroup(ctx, s.relayGroup(i)))

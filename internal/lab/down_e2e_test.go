@@ -125,7 +125,8 @@ func wantTraces(t *testing.T, m Machine, before []string) {
 	}
 }
 
-// eventually calls the function `so` again and again. eventually ends when `so` returns true, or at the time limit.
+// The function `eventually` calls the function `so` again and again, until `so` returns true or the time limit is
+// over.
 func eventually(limit time.Duration, so func() bool) bool {
 	end := time.After(limit)
 	tick := time.NewTicker(time.Millisecond)

@@ -182,8 +182,8 @@ func (h *Host) Network() Network {
 	return NetworkUp
 }
 
-// port returns the host's port on the bridge. The port is the outer end of the host's veth pair. While
-// the link is slow, the relay's interface is the port.
+// The method `port` returns the host's port on the bridge. While the link is slow, the port is the
+// relay's interface. At all other times, it is the outer end of the host's veth pair.
 func (h *Host) port() string {
 	tap := h.state.tap(h.index)
 	if _, err := net.InterfaceByName(tap); err == nil {
@@ -213,8 +213,8 @@ func portState(port string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// plugged does the same as the method `alone`, but calls the function `do` only if the host runs. A host
-// without power has no network.
+// The method `plugged` is like the method `alone`, but calls the function `do` only if the host runs. A
+// host without power has no network.
 func (h *Host) plugged(ctx context.Context, what string, do func(commands) error) error {
 	return h.alone(ctx, what, func(x commands) error {
 		if portState(h.state.veth(h.index)) == "" {
@@ -224,7 +224,8 @@ func (h *Host) plugged(ctx context.Context, what string, do func(commands) error
 	})
 }
 
-// alone locks the machine's lock and calls the function `do`. If the lab no longer exists, alone does not call `do`.
+// The method `alone` takes the machine's lock and calls the function `do`. If the lab no longer exists, the method
+// does not call `do`.
 func (h *Host) alone(ctx context.Context, what string, do func(commands) error) error {
 	if err := Check(); err != nil {
 		return err

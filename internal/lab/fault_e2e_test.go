@@ -130,8 +130,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 	if err := one.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// host two must know the host's hardware address before packets get lost. Otherwise its ARP
-	// requests could get lost, too, and the kernel sends only three of them
+	// host two must know the host's hardware address before packets get lost. If it did not know
+	// the address, its ARP requests could get lost, too, and the kernel sends only three of them
 	wantReach(t, two, one, true)
 	if err := one.Slow(t.Context(), Slow{Loss: 0.5}); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,8 @@ func testSlow(t *testing.T, one, two *Host, outer string) {
 }
 
 // testTransfer sends content over the slow link and back. This tests the relay's segments and
-// checksums. The kernel does not make them, because it leaves this work to the interface.
+// checksums. The kernel makes no segments and no checksums, because it leaves this work to the
+// interface.
 func testTransfer(t *testing.T, h *Host, outer string) {
 	var content []byte
 	url := serve(t, outer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,7 +168,7 @@ func testTransfer(t *testing.T, h *Host, outer string) {
 	}
 }
 
-// twice calls the function `do` two times. The second call must change nothing and
+// The function `twice` calls the function `do` two times. The second call must change nothing and
 // return no error.
 func twice(t *testing.T, do func(context.Context) error) {
 	t.Helper()

@@ -20,8 +20,8 @@ const (
 // runDir contains the state of the running machine. All state directories share runDir.
 const runDir = "/run/tutti/lab"
 
-// forward turns packet forwarding on. If forwarding is off, the function first stores the old value
-// in the file forwardBefore.
+// The function `forward` turns packet forwarding on. If forwarding is off, the function first
+// stores the old value in the file forwardBefore.
 func forward() error {
 	now, err := os.ReadFile(forwardSetting)
 	if err != nil || strings.TrimSpace(string(now)) == "1" {

@@ -54,7 +54,8 @@ func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// enter returns the arguments with which nsenter runs the command `args` in the namespaces of the process `init`.
+// The function `enter` returns the arguments with which nsenter runs the command `args` in the namespaces of the
+// process `init`.
 func enter(init int, args ...string) []string {
 	return append([]string{"--target", strconv.Itoa(init), "--all", "--root", "--wd", "--"}, args...)
 }

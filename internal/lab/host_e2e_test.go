@@ -153,7 +153,7 @@ func testOuter(t *testing.T, r *Running) {
 	}
 }
 
-// serve runs an HTTP server at an address of this machine until the test ends.
+// The function `serve` runs an HTTP server at an address of this machine until the test ends.
 func serve(t *testing.T, address string, handler http.Handler) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// limit is a kernel limit that all hosts of all labs share. Hosts have no user namespaces, so they all count as the
-// same root user. If the limit is too low, systemd, udev and agents fail while a host boots. Their errors do not name
-// the limit. So labs raise the limit. The old value is stored outside of the labs' directories until the last lab is
-// removed. All callers of the methods `raise` and `restore` have the machine's lock.
+// The type `limit` is a limit of the kernel that all hosts of all labs share. Hosts have no user namespaces, so they
+// all count as the same root user. If the limit is too low, systemd, udev and agents fail while a host boots. Their
+// errors do not name the limit. So labs raise the limit. The old value is stored outside of the labs' directories
+// until the last lab is removed. All callers of the methods `raise` and `restore` have the machine's lock.
 type limit struct {
 	setting string // its file in /proc/sys
 	before  string // file with the limit's old value and the raised value
-	machine int    // for the machine itself
-	host    int    // for each host
+	machine int    // how much the machine itself needs
+	host    int    // how much each host needs
 }
 
 // The kernel's default limit for instances is 128. A host without services uses six instances with 23 watches, and
@@ -42,13 +42,13 @@ func (m Machine) raiseLimits(all []limit, hosts int) {
 	}
 }
 
-// name returns the limit's name for sysctl.
+// The method `name` returns the limit's name for sysctl.
 func (l limit) name() string {
 	return strings.ReplaceAll(strings.TrimPrefix(l.setting, "/proc/sys/"), "/", ".")
 }
 
-// raise increases the limit to the value that the hosts need, if the limit is lower. raise returns the old and the
-// new value.
+// If the limit is lower than the value that the hosts need, the method `raise` sets it to this value. The method
+// returns the old and the new value.
 func (l limit) raise(hosts int) (from, to int, err error) {
 	to = l.machine + l.host*hosts
 	if from, err = l.value(); err != nil || from >= to {
@@ -85,8 +85,8 @@ func (l limit) kept() (before, raised int, ok bool) {
 	return before, raised, n == 2
 }
 
-// restore restores the old value. If another program has changed the limit after raise, restore
-// leaves the limit unchanged.
+// The method `restore` sets the limit to its old value. If another program has changed the limit
+// after the method `raise`, `restore` leaves the limit unchanged.
 func (l limit) restore() error {
 	before, raised, kept := l.kept()
 	if now, err := l.value(); kept && err == nil && now == raised {

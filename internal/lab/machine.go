@@ -38,7 +38,7 @@ type Machine struct {
 func (m Machine) cache() string { return orDefault(m.Cache, DefaultCache) }
 func (m Machine) state() string { return orDefault(m.State, DefaultState) }
 
-// tutti returns the command line that runs tutti with these arguments.
+// The method `tutti` returns the command line that runs tutti with these arguments.
 func (m Machine) tutti(args ...string) ([]string, error) {
 	program := m.Program
 	if len(program) == 0 {
@@ -64,7 +64,7 @@ func (m Machine) logf(format string, args ...any) {
 	}
 }
 
-// tools maps each command that a lab needs to its Debian package.
+// The map `tools` has, for each command that a lab needs, the Debian package of the command.
 var tools = map[string]string{
 	"apt-get":        "apt",
 	"bridge":         "iproute2",
@@ -105,9 +105,9 @@ func Check() error {
 // work on a lab, and long compared to the cost of one try.
 const lockEvery = 50 * time.Millisecond
 
-// lock locks the file at path until the returned file is closed. Commands that inherit the file must also close the
-// file. If another process has the lock, the method waits until ctx ends. The lock file is never removed. Otherwise a
-// third process could lock another file with the same name.
+// The method `lock` locks the file at `path` until the returned file is closed. Commands that inherit the file must
+// also close the file. If another process has the lock, the method waits until ctx ends. The lock file is never
+// removed. If a process removed it, another process could lock a new file with the same name.
 func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// perform does the work of a process that the test will kill.
+// The function `perform` does the work of a process that the test will kill.
 func perform(ctx context.Context, act string) error {
 	m := Machine{State: os.Getenv("LAB_E2E_STATE"), Cache: os.Getenv("LAB_E2E_CACHE")}
 	m.Program = program(m)
@@ -81,17 +81,18 @@ func performTutti(ctx context.Context, m Machine, args []string) error {
 	}
 }
 
-// program returns a command that runs this test binary in place of tutti.
+// The function `program` returns a command that runs this test binary in place of tutti.
 func program(m Machine) []string {
 	return []string{"env", actEnv + "=tutti", "LAB_E2E_STATE=" + m.State, "LAB_E2E_CACHE=" + m.Cache, os.Args[0]}
 }
 
-// prepared returns a small base, prepared on the host a-01 by a script.
+// The function `prepared` returns the definition of a small base. The host a-01 prepares this base
+// with the script.
 func prepared(script string) Definition {
 	return Definition{Preparation: Preparation{Script: script, Names: []string{"a-01.one.test", "a-01"}}}
 }
 
-// actor returns a process that performs the act on m.
+// The function `actor` returns the command of a process that performs the act on the machine `m`.
 func actor(m Machine, act string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), actEnv+"="+act, "LAB_E2E_STATE="+m.State, "LAB_E2E_CACHE="+m.Cache)
@@ -118,7 +119,7 @@ func testMachine(t *testing.T) Machine {
 	return m
 }
 
-// up creates a lab and removes it when the test ends.
+// The function `up` creates a lab and removes it when the test ends.
 func up(t *testing.T, m Machine, spec Spec) *Running {
 	t.Helper()
 	running, err := m.Up(t.Context(), spec)

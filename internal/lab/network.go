@@ -75,8 +75,8 @@ func takenSubnets(ctx context.Context, x commands) ([]netip.Prefix, error) {
 }
 
 // resolvConf returns the outer machine's resolver configuration, for use on hosts. Hosts cannot use a
-// resolver that listens only on loopback. The resolver of systemd does this. In that case, resolvConf
-// uses the file in which systemd stores the real name servers.
+// resolver that listens only on loopback. The resolver of systemd listens only on loopback. If the
+// outer machine uses it, resolvConf takes the file in which systemd stores the real name servers.
 func resolvConf() string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		text, err := os.ReadFile(path)
@@ -103,7 +103,7 @@ func nameservers(conf string) []string {
 }
 
 // outerMTU returns the largest packet size of the interface with the default route. Hosts use this
-// size. Larger packets would get lost unless each router on the way reports its limit.
+// size. Larger packets would get lost if a router on the way does not report its limit.
 func outerMTU() int {
 	const usual = 1500
 	f, err := os.Open("/proc/net/route")
@@ -122,7 +122,7 @@ func outerMTU() int {
 	return usual
 }
 
-// connect creates the bridge, and makes it possible for hosts to reach other networks.
+// The method `connect` creates the bridge, and makes it possible for hosts to reach other networks.
 func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	if err := forward(); err != nil {
 		return err
@@ -154,8 +154,8 @@ func (s state) ruleset() string {
 `, s.table(), s.Subnet, s.bridge())
 }
 
-// plug creates a host's network namespace and connects it to the bridge. plug creates the outer end of the pair
-// from inside the namespace, so this end has its final name from the beginning.
+// The method `plug` creates a host's network namespace and connects it to the bridge by a veth pair. It creates
+// the outer end of this pair from inside the namespace, so this end has its final name from the beginning.
 func (s state) plug(ctx context.Context, x commands, host, mtu int) error {
 	ns := s.netns(host)
 	if err := os.WriteFile(ns, nil, 0o600); err != nil {
@@ -176,7 +176,7 @@ route add default via %[6]s
 	return x.run(ctx, "", "ip", "link", "set", s.veth(host), "master", s.bridge(), "up")
 }
 
-// unplug removes everything that the method `plug` has created, if it exists.
+// The method `unplug` removes everything that the method `plug` has created, if it exists.
 func (s state) unplug(ctx context.Context, x commands, host int) error {
 	if err := removeLink(ctx, x, s.veth(host)); err != nil {
 		return err
@@ -184,7 +184,8 @@ func (s state) unplug(ctx context.Context, x commands, host int) error {
 	return unmount(s.netns(host))
 }
 
-// disconnect removes everything that the methods `connect` and `plug` have created, if it exists.
+// The method `disconnect` removes everything that the methods `connect` and `plug` have created, if
+// it exists.
 func (s state) disconnect(ctx context.Context, x commands) error {
 	for i := range s.Hosts {
 		if err := s.unplug(ctx, x, i); err != nil {

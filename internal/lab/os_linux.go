@@ -20,8 +20,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// runAttached runs cmd. The kernel kills cmd when this process ends, even after a kill -9. But the kernel already
-// kills cmd when the thread that started cmd ends. So runAttached keeps its thread until cmd has ended.
+// runAttached runs cmd. The kernel kills cmd when this process ends, even after a kill -9. But the kernel also
+// kills cmd when only the thread that started cmd ends. So runAttached keeps its thread until cmd has ended.
 func runAttached(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

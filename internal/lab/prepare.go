@@ -16,8 +16,8 @@ import (
 )
 
 // The method `prepare` builds a base from a host. The host boots in a separate lab, and its own base is
-// the parent of the new base. prepare runs the script on the host, stops the host and copies its files.
-// The lab is removed afterwards, even if this process is killed.
+// the parent of the new base. The method runs the script on the host, stops the host and copies its
+// files. The lab is removed afterwards, even if this process is killed.
 func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	spec := b.lab()
 	unguard, err := m.guard(b, spec.Name)
@@ -45,7 +45,7 @@ func (m Machine) prepare(ctx context.Context, b building) (err error) {
 	return m.keep(ctx, b, host)
 }
 
-// lab returns the lab in which the host of the base is prepared.
+// The method `lab` returns the lab in which the host of the base is prepared.
 func (b building) lab() Spec {
 	parent, _ := b.parent()
 	names := b.Preparation.Names
@@ -59,9 +59,9 @@ func (b building) lab() Spec {
 //go:embed guard.sh
 var guardScript string
 
-// guard starts a guard process. The guard removes the named lab when this process has ended, or when the caller calls
-// the returned function. The returned function waits until the lab is removed. Until then the guard has the lock of
-// the base. So the next builder of this base begins when the lab is removed.
+// The method `guard` starts a guard process. The guard removes the named lab when this process has ended, or when the
+// caller calls the returned function. The returned function waits until the lab is removed. Until then the guard has
+// the lock of the base. So the next builder of this base begins when the lab is removed.
 func (m Machine) guard(b building, lab string) (end func(), err error) {
 	down, err := m.tutti("lab", "down", lab)
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *Host) powerOff(ctx context.Context) error {
 //go:embed keep.sh
 var keepScript string
 
-// keep copies the files of a stopped host into the base.
+// The method `keep` copies the files of a stopped host into the base.
 func (m Machine) keep(ctx context.Context, b building, h *Host) error {
 	own, err := m.hostFiles(ctx, h.state, h.index, b.Release)
 	if err != nil {

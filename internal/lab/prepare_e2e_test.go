@@ -37,7 +37,7 @@ const preparesNever = "echo 'the disk is there'; echo 'no such table' >&2; exit 
 
 const preparesForEver = "touch /var/lib/begun; sleep 86396"
 
-// preparing returns a machine whose cache has only the plain base.
+// The function `preparing` returns a machine whose cache has only the plain base.
 func preparing(t *testing.T) Machine {
 	t.Helper()
 	m := testMachine(t)

@@ -28,8 +28,9 @@ const (
 	relayEvery    = 10 * time.Millisecond
 )
 
-// relay starts the host's relay in a separate control group. The relay is the program with additional arguments. The
-// relay makes an interface that replaces the host's port. The function returns when this interface exists.
+// The method `relay` starts the host's relay in a separate control group. The relay is the program with additional
+// arguments. The relay makes an interface that replaces the host's port. The method returns when this interface
+// exists.
 func (s state) relay(ctx context.Context, x commands, host int, program []string, slow Slow) error {
 	groups := cgroupDirs(s.relayGroup(host))
 	args := append([]string{"-c", joinScript + relayScript, "sh", strconv.Itoa(len(groups))}, groups...)

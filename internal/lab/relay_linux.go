@@ -56,7 +56,7 @@ type frame struct {
 	bytes []byte
 }
 
-// pass copies frames in one direction until `from` is closed.
+// The method `pass` copies frames in one direction until `from` is closed.
 func (s Slow) pass(from, to *os.File) error {
 	waiting := make(chan frame, maxWaiting)
 	var group errgroup.Group

@@ -108,7 +108,7 @@ func validateLabName(name string) error {
 	return nil
 }
 
-// definition returns the definition of a host's base.
+// The method `definition` returns the definition of a host's base.
 func (s Spec) definition(h HostSpec) Definition {
 	d := s.Definition
 	d.Release = orDefault(h.Release, d.Release)
@@ -120,7 +120,8 @@ func (s Spec) definition(h HostSpec) Definition {
 	return d.normal()
 }
 
-// names returns the names of a host in the order of /etc/hosts. The full name comes first.
+// The method `names` returns the names of a host in the order of /etc/hosts. The full name comes
+// first.
 func (s Spec) names(h HostSpec) []string {
 	if strings.Contains(h.Name, ".") {
 		short, _, _ := strings.Cut(h.Name, ".")

@@ -63,8 +63,8 @@ func Node(ctx context.Context, of Part, root string) *doctor.Node {
 	return n
 }
 
-// Certname returns the name that Puppet has for this machine. The name is empty if Puppet cannot tell it. If Puppet
-// cannot tell the name, each run also reports this error.
+// Certname returns the name that Puppet has for this machine. If Puppet cannot tell the name, the result is empty.
+// Certname need not return the error, because each run reports it.
 func Certname(ctx context.Context, root string) doctor.Certname {
 	name, configured, err := puppet.Local{Root: root}.Certname(ctx)
 	if err != nil {
