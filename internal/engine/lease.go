@@ -368,8 +368,8 @@ func (l *Leases) Due() []tutti.NodeName {
 	return out
 }
 
-// A job may wait because it is exclusive, or because another job is exclusive. In both cases, WaitsFor says what the
-// job waits for. In all other cases, WaitsFor returns an empty string.
+// WaitsFor explains why a job waits, if the job waits because it is exclusive, or because another job is exclusive. If the
+// job waits for another reason or does not wait, WaitsFor returns an empty string.
 func (s *State) WaitsFor(j *Job) string {
 	if j.Ended() {
 		return ""
