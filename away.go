@@ -10,4 +10,6 @@ type Alone struct {
 	// makes no safety runs.
 	Safety time.Duration `json:"safety,omitempty"`
 	Why    string        `json:"why,omitempty"` // The field Why explains the value of Safety to people.
+	// Observed is true if Tutti starts nothing on the node, whether its server is away or not (ADR 0030).
+	Observed bool `json:"observed,omitempty"`
 }

@@ -50,7 +50,7 @@ const DefaultSafetyWhenAway = 12 * time.Hour
 // counts.
 func (f Fleet) AloneOf(groups []GroupName) Alone {
 	if why := f.WhyObserved(groups); why != "" {
-		return Alone{Why: why}
+		return Alone{Why: why, Observed: true}
 	}
 	longest, said := time.Duration(0), GroupName("")
 	for _, g := range f.Groups {

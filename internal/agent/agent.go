@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -183,13 +184,14 @@ type Agent struct {
 	greeted   bool    // the ticket is exchanged
 	notTaken  error   // the reason why the server refuses this machine
 
-	hearing   sync.Mutex // lets only one run at a time into the outbox
-	clockMu   sync.Mutex // guards ClockFile
-	heardAt   map[tutti.RunID]time.Time
-	localAsks chan localAsk
-	aloneMu   sync.Mutex
-	alone     Alone
-	aloneAt   time.Time // the value of Alone.Reached on disk
+	hearing    sync.Mutex // lets only one run at a time into the outbox
+	clockMu    sync.Mutex // guards ClockFile
+	heardAt    map[tutti.RunID]time.Time
+	localAsks  chan localAsk
+	instructed atomic.Bool // the server has answered a claim of this agent
+	aloneMu    sync.Mutex
+	alone      Alone
+	aloneAt    time.Time // the value of Alone.Reached on disk
 }
 
 const (

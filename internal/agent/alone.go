@@ -134,10 +134,24 @@ func (a *Agent) reached() {
 	a.alone.Reached = time.Now()
 }
 
+// The method `observed` returns the reason why the agent starts nothing on this node by itself: no local run, and no
+// collection of facts. The reason is empty if the agent may do so.
+func (a *Agent) observed() string {
+	if told := a.knows().Told; told != nil && told.Observed {
+		return told.Why
+	}
+	return ""
+}
+
 // toldAlone stores the instruction in the answer to a claim. If the instruction has not changed,
 // toldAlone writes the file to disk only now and then.
 func (a *Agent) toldAlone(told *tutti.Alone) {
 	now := a.knows()
+	defer func() {
+		if !a.instructed.Swap(true) {
+			ring(a.tellAgain) // facts are collected only now
+		}
+	}()
 	same := now.Denied == "" && (told == nil) == (now.Told == nil) && (told == nil || *told == *now.Told)
 	a.aloneMu.Lock()
 	recent := time.Since(a.aloneAt) < aloneKept

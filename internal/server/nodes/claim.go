@@ -73,10 +73,10 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 // The method `alone` returns what a node should do while this server is away. A paused node begins no run by
 // itself, even if the pause is long.
 func (tx *tx) alone(n *fold.Node) *tutti.Alone {
-	if why := tx.PausedNode(tx.Now, n.Node); why != "" {
-		return &tutti.Alone{Why: "the node is " + why}
-	}
 	out := tx.Fleet().AloneOf(tx.Registry.Groups(n))
+	if why := tx.PausedNode(tx.Now, n.Node); why != "" {
+		out.Safety, out.Why = 0, "the node is "+why
+	}
 	return &out
 }
 
