@@ -164,7 +164,7 @@ const (
 	VerdictConverged Verdict = "converged" // all nodes are good
 	VerdictStuck     Verdict = "stuck"     // all nodes that are not good wait for a missing answer
 	VerdictDiverging Verdict = "diverging" // nodes keep changing each other's data
-	VerdictPartial   Verdict = "partial"   // all connected nodes are good, but some nodes are not connected
+	VerdictPartial   Verdict = "partial"   // all other nodes are good, but some nodes are not connected, silent or paused
 	// a reaction has ended, and some nodes are not good; these nodes run later, or when a person
 	// starts them
 	VerdictDeferred Verdict = "deferred"

@@ -136,9 +136,9 @@ func (a *Agent) reached() {
 
 // The method `observed` returns the reason why the agent starts nothing on this node by itself: no local run, and no
 // collection of facts. The reason is empty if the agent may do so.
-func (a *Agent) observed() string {
-	if told := a.knows().Told; told != nil && told.Observed {
-		return told.Why
+func (s Alone) observed() string {
+	if s.Told != nil && s.Told.Observed {
+		return s.Told.Why
 	}
 	return ""
 }

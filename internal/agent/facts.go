@@ -47,7 +47,7 @@ const (
 
 // collectFacts begins a collection for a run that has just ended.
 func (a *Agent) collectFacts(dir string) {
-	if a.opts.Facts == nil || a.observed() != "" {
+	if a.opts.Facts == nil || a.knows().observed() != "" {
 		return
 	}
 	if err := a.opts.Facts.Collect(dir); err != nil {
@@ -109,7 +109,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 // has ended.
 func (f *factsWatch) look(now time.Time) {
 	dir := f.lastWithFacts()
-	if dir == "" || f.running() || f.observed() != "" {
+	if dir == "" || f.running() || f.knows().observed() != "" {
 		return
 	}
 	if !f.instructed.Load() && now.Sub(f.knows().Started) < awayAfter { // perhaps the node is observed now

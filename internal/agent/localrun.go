@@ -84,7 +84,7 @@ func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
 	if applied == nil {
 		return tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "no full run has passed its gate on this node yet, so the code for a local run is unknown")
 	}
-	if why := a.observed(); why != "" {
+	if why := a.knows().observed(); why != "" {
 		return tutti.Order{}, tutti.Errorf(tutti.CodeConflict, "this node is observed, so Tutti starts nothing here: %s; run Puppet itself", why)
 	}
 	if job := a.heldBy(); job != "" {

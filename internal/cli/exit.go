@@ -18,7 +18,8 @@ func (e CommandExit) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", int(e))
 }
 
-// The exit codes are part of the interface, because scripts depend on them.
+// The exit codes are part of the interface, because scripts depend on them. The function verdictExit maps the verdicts of
+// jobs to exit codes.
 const (
 	ExitOK          = 0
 	ExitFailed      = 1

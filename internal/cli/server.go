@@ -66,7 +66,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as set by init)")
 	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: only the limits of the steps)")
 	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
-	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work leaves free (0: 64, or a twentieth of a smaller disk)")
+	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work leaves free (0: 64 MiB, or a twentieth of the disk if that is less)")
 	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "how many finished jobs to keep, with their runs; older ones stay only in the audit trail")
 	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "how many reports to keep, with their logs; a run's outcome stays as long as its job")
 	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long to keep reports at most")

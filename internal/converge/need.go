@@ -117,7 +117,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
 	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
-		out.why = fmt.Sprintf("its last run was of environment %s, set in its step: without that step it may use another environment", passed.Environment)
+		out.why = fmt.Sprintf("its last run was of environment %s, which a step had set: without this step the node may use another environment", passed.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:

@@ -23,7 +23,7 @@ const (
 func meet(a, b truth) truth { return min(a, b) }
 func join(a, b truth) truth { return max(a, b) }
 
-// condition is a column with facts or classes. `not` and `!` bind tighter than `and`, and `and` binds tighter than
+// condition is the content of a policy's column with facts or classes. `not` and `!` bind tighter than `and`, and `and` binds tighter than
 // `or`. If there is no word between two statements, they are joined by `and`. The nil condition is always true.
 type condition struct {
 	op    string // and, or, not; empty for a statement

@@ -149,7 +149,7 @@ func TestLargeExports(t *testing.T) {
 	}
 }
 
-// If the parameter `tag` is a list of numbers with a megabyte of text, the list counts as one tag.
+// If the parameter `tag` is a list of numbers, the whole list counts as one tag, even if its text is a megabyte long.
 func TestNumbersAsTagsAreOne(t *testing.T) {
 	f := web(t, "{to: web, exports: [{type: Sshkey, tags: [cluster]}]}")
 	e := tutti.Export{Type: "Sshkey", Title: "x", Parameters: parameters("tag", "[1"+strings.Repeat(",1", 400_000)+"]")}

@@ -99,8 +99,8 @@ func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) 
 const maxRecord = 16 << 20
 
 // If the server needs the record of a result for the run's questions, enterRecord waits until the server may read the
-// record. After that, enterRecord returns what the server still expects from the result. The caller must call
-// `leave`.
+// record. After that, enterRecord returns what the server still expects from the result. When the caller has
+// read the record, it must call the returned function.
 func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
 		return of, func() {}, nil
