@@ -131,7 +131,8 @@ func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
 // notices the clone, and keeps the first machine.
 func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
 	name := tutti.NodeName(h.Name)
-	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
+	// tar ends with 1 if the agent has changed a file meanwhile
+	packed, err := Output(ctx, h, nil, "sh", "-c", "tar -C /var/lib/tutti/agent -c . || [ $? = 1 ]")
 	if err != nil {
 		return nil, err
 	}
