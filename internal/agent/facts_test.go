@@ -72,18 +72,27 @@ func (l *lab) factsTold() []tutti.Digest {
 	return out
 }
 
+// runWithFacts executes a run that collects facts, waits until the agent has collected the facts again, and returns the
+// directory of the run.
+func (l *lab) runWithFacts(f *facter) (dir string) {
+	l.t.Helper()
+	l.inRun(func(p *puppet) {
+		dir = p.dir
+		if err := os.WriteFile(filepath.Join(dir, "facts.json"), []byte(`{"a": 1}`), 0o600); err != nil {
+			l.t.Error(err)
+		}
+	})
+	f.collected(l.t)
+	return dir
+}
+
 // TestFactsAreToldAfterARun: the agent reports facts after a run, after a change of a file of
 // facts, and after its own start.
 func TestFactsAreToldAfterARun(t *testing.T) {
 	f := &facter{text: "of the run", watch: t.TempDir(), collect: make(chan struct{}, 100)}
 	use := func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond }
 	l := started(t, use)
-	l.inRun(func(p *puppet) {
-		if err := os.WriteFile(filepath.Join(p.dir, "facts.json"), []byte(`{"a": 1}`), 0o600); err != nil {
-			t.Error(err)
-		}
-	})
-	f.collected(t)
+	l.runWithFacts(f)
 	l.line.until(wire.OpFacts, 1)
 	f.set("role written")
 	if err := os.WriteFile(filepath.Join(f.watch, "role.txt"), []byte("role=web\n"), 0o600); err != nil {
@@ -108,23 +117,13 @@ func TestFactsAreToldAfterARun(t *testing.T) {
 func TestFactsAreOfTheLastRunWhateverTheClockSays(t *testing.T) {
 	f := &facter{text: "of the run", watch: t.TempDir(), collect: make(chan struct{}, 100)}
 	l := started(t, func(o *agent.Options) { o.Facts, o.Beat, o.KeepRuns = f, 10*time.Millisecond, 1 })
-	run := func() (dir string) {
-		l.inRun(func(p *puppet) {
-			dir = p.dir
-			if err := os.WriteFile(filepath.Join(dir, "facts.json"), []byte(`{"a": 1}`), 0o600); err != nil {
-				t.Error(err)
-			}
-		})
-		f.collected(t)
-		return dir
-	}
-	first := run()
+	first := l.runWithFacts(f)
 	l.line.until(wire.OpFacts, 1) // from now on, nothing is written to the directory
 	tomorrow := time.Now().Add(24 * time.Hour)
 	if err := os.Chtimes(first, tomorrow, tomorrow); err != nil {
 		t.Fatal(err)
 	}
-	last := run()
+	last := l.runWithFacts(f)
 	l.kill()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +16,7 @@ func TestAnObservedNodeStartsNothing(t *testing.T) {
 	f := &facter{text: "of the run", watch: t.TempDir(), collect: make(chan struct{}, 100)}
 	use := func(o *agent.Options) { o.Facts, o.Beat, o.ServeLocal = f, 10*time.Millisecond, true }
 	l := started(t, use)
-	l.inRun(func(p *puppet) {
-		if err := os.WriteFile(filepath.Join(p.dir, "facts.json"), []byte(`{"a": 1}`), 0o600); err != nil {
-			t.Error(err)
-		}
-	})
-	f.collected(t)
+	l.runWithFacts(f)
 	l.line.until(wire.OpFacts, 1)
 	l.kill()
 	l.fleet.Push(strings.Replace(onePlan, "\ngroups: {", "\nmode: observe\ngroups: {", 1))
