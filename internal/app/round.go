@@ -115,8 +115,12 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	files, err := reserveFiles(s.opts.Logger)
+	if err != nil {
+		return err
+	}
 	bus, err := embed.Start(embed.Options{
-		HalfOpen: partOfFiles(4, 4096), Connections: partOfFiles(2, 1<<16),
+		HalfOpen: partOfFiles(4, 4096), Connections: partOfFiles(2, 1<<16), NoFiles: files.wait,
 		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
 		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
 	})

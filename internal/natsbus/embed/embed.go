@@ -8,6 +8,7 @@ package embed
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -45,6 +46,10 @@ type Options struct {
 	// AfterTLS limits the connections that have finished TLS, but whose clients have not authenticated
 	// yet. If AfterTLS is 0, the limit is 1024.
 	AfterTLS int
+	// NoFiles is called when the server cannot accept a connection because the process has too many open files. The
+	// server accepts no connection until NoFiles returns. The argument ends with Shutdown. If NoFiles is nil, the
+	// server tries again after some milliseconds.
+	NoFiles func(context.Context)
 	// NoSync turns off fsync. Writes become faster, and a loss of power may lose data. Tests only.
 	NoSync bool
 }
@@ -73,6 +78,7 @@ type Server struct {
 	afterTLS int
 
 	violations chan violation
+	closing    context.CancelFunc
 }
 
 // Start returns when the server accepts connections.
@@ -93,7 +99,9 @@ func Start(o Options) (*Server, error) {
 		o.LogTo = slog.New(slog.DiscardHandler)
 	}
 	// Debug and trace stay off, because they would log the messages on the bus.
-	ns.SetLogger(logger{to: o.LogTo, failed: s.fail, violations: s.violations}, false, false)
+	open, end := context.WithCancel(context.Background())
+	s.closing = end
+	ns.SetLogger(logger{to: o.LogTo, failed: s.fail, violations: s.violations, open: open, noFiles: o.NoFiles}, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(startTimeout) {
 		s.Shutdown()
@@ -202,6 +210,7 @@ func (s *Server) UpdateAccount(text string) error {
 
 // Shutdown stops the server and returns when it has stopped.
 func (s *Server) Shutdown() {
+	s.closing()
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
 }

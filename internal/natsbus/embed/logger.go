@@ -1,9 +1,12 @@
 package embed
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +22,8 @@ type logger struct {
 	to         *slog.Logger
 	failed     func(error)
 	violations chan<- violation
+	open       context.Context // ends with Shutdown
+	noFiles    func(context.Context)
 }
 
 // violation is a client's use of a subject that the client may not use.
@@ -58,7 +63,14 @@ func (l logger) Warnf(format string, v ...any) {
 
 // Errorf also gets lines about clients' violations, in the form `ADDRESS - cid:N - …`. Errorf does not log these
 // lines as errors, because no operator must act on them. The violations are in the audit log.
+//
+// NATS calls Errorf from the goroutine that accepts connections, too, and so Errorf can make this goroutine wait until
+// there are files again (see Options.NoFiles).
 func (l logger) Errorf(format string, v ...any) {
+	if l.noFiles != nil && cannotAccept(format, v) {
+		l.noFiles(l.open)
+		return
+	}
 	text := fmt.Sprintf(format, v...)
 	if found, ok := violationIn(text); ok {
 		select {
@@ -75,6 +87,15 @@ func (l logger) Errorf(format string, v ...any) {
 		l.failed(tutti.Errorf(tutti.CodeUnavailable, "embedded bus: %s", text))
 	}
 	l.say(l.to.Error, format, v)
+}
+
+// cannotAccept reports whether a log line says that no connection can be accepted because too many files are open. The
+// line is from acceptError in server.go of nats-server.
+func cannotAccept(format string, v []any) bool {
+	return strings.HasPrefix(format, "Temporary %s Accept Error") && slices.ContainsFunc(v, func(arg any) bool {
+		err, ok := arg.(error)
+		return ok && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE))
+	})
 }
 
 // writeFailed reports whether a log line says that a write to a stream failed. After a failed write,
