@@ -50,14 +50,9 @@ const fileMembership = "membership.json"
 
 // Sign signs the request. The seed belongs to the request's key.
 func (r *EnrolRequest) Sign(seed []byte) error {
-	kp, err := nkeys.FromSeed(seed)
-	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "sign enrolment")
-	}
-	if r.Signature, err = kp.Sign(r.message()); err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "sign enrolment")
-	}
-	return nil
+	var err error
+	r.Signature, err = signWithSeed("sign enrolment", seed, r.message())
+	return err
 }
 
 // Verify checks the form of the request, and that the owner of Key signed it. Verify does not check the token.
@@ -65,18 +60,34 @@ func (r *EnrolRequest) Verify() error {
 	if err := r.Name.Validate(); err != nil {
 		return err
 	}
-	if err := r.Key.Validate(); err != nil {
+	return verifyKeys("enrolment of "+string(r.Name), r.Key, r.BoxKey, r.message(), r.Signature)
+}
+
+// signWithSeed signs a message with a node's seed. The text `doing` begins each error.
+func signWithSeed(doing string, seed, message []byte) ([]byte, error) {
+	kp, err := nkeys.FromSeed(seed)
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "%s", doing)
+	}
+	signature, err := kp.Sign(message)
+	return signature, tutti.Wrap(tutti.CodeInvalid, err, "%s", doing)
+}
+
+// verifyKeys checks the form of a node's two public keys, and that the owner of `key` signed the message. The text
+// `what` begins the errors.
+func verifyKeys(what string, key tutti.NodeKey, boxKey string, message, signature []byte) error {
+	if err := key.Validate(); err != nil {
 		return err
 	}
-	if seal.CheckKey(r.BoxKey) != nil {
-		return tutti.Errorf(tutti.CodeInvalid, "enrolment of %s: the box key is not an X25519 key", r.Name)
+	if seal.CheckKey(boxKey) != nil {
+		return tutti.Errorf(tutti.CodeInvalid, "%s: the box key is not an X25519 key", what)
 	}
-	kp, err := nkeys.FromPublicKey(string(r.Key))
+	kp, err := nkeys.FromPublicKey(string(key))
 	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "enrolment of %s: key %s", r.Name, r.Key)
+		return tutti.Wrap(tutti.CodeInvalid, err, "%s: key %s", what, key)
 	}
-	if kp.Verify(r.message(), r.Signature) != nil {
-		return tutti.Errorf(tutti.CodeUnauthenticated, "enrolment of %s: not signed by key %s", r.Name, r.Key)
+	if kp.Verify(message, signature) != nil {
+		return tutti.Errorf(tutti.CodeUnauthenticated, "%s: not signed by key %s", what, key)
 	}
 	return nil
 }
