@@ -34,7 +34,8 @@ var (
 		{Name: "db", Timeout: time.Hour, Run: &tutti.RunStep{Target: "db", Accept: []tutti.Accept{tutti.AcceptFailedResources}, Limit: 2}},
 		{Name: "up", After: []tutti.StepName{"db"}, PerNode: true, Timeout: time.Minute, Wait: &tutti.WaitStep{Value: "db/ready", Equals: json.RawMessage(`{"a":1}`)}},
 	}}
-	aStatement = tutti.Statement{Kind: tutti.StatementCode, Body: []byte(`{"fleet":"x"}`), Signatures: []tutti.Signature{{Key: aDigest, Signature: []byte("s")}}}
+	aCertificate = tutti.NodeCertificate{Key: aDigest, Serial: "0x0005", Ends: at, Extensions: map[string]string{"pp_role": "db"}}
+	aStatement   = tutti.Statement{Kind: tutti.StatementCode, Body: []byte(`{"fleet":"x"}`), Signatures: []tutti.Signature{{Key: aDigest, Signature: []byte("s")}}}
 	// bodies has one body of each kind, with every field set.
 	bodies = []tutti.Body{
 		&tutti.FleetSet{
@@ -61,7 +62,11 @@ var (
 		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
 		&tutti.TokenRevoked{Token: "t1"},
 		&tutti.NodeBoxed{Node: aNode, BoxKey: "Ym94"},
-		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
+		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}, Certificate: &aCertificate},
+		&tutti.JoinCASet{CA: "-----BEGIN CERTIFICATE-----", CRL: "-----BEGIN X509 CRL-----"},
+		&tutti.NodePending{Node: aNode, Certificate: aCertificate, Why: "no rule fits"},
+		&tutti.NodeApproved{Node: aNode, Key: aDigest, Groups: []tutti.GroupName{"db"}},
+		&tutti.NodeRejected{Node: aNode, Key: aDigest},
 		&tutti.NodeReplaceable{Node: aNode},
 		&tutti.NodeRemoved{Node: aNode, Replaced: true, Keeps: true},
 		&tutti.NodeConnected{Node: aNode, Ticket: aDigest, Boot: "b", Rivals: []tutti.Digest{aDigest}, Out: []tutti.Digest{aDigest}, Machine: aDigest},

@@ -46,13 +46,15 @@ func (*TokenRevoked) Kind() string { return "token.revoked" }
 // ID implements Body.
 func (b *TokenRevoked) ID() string { return string(b.Token) }
 
-// NodeEnrolled connects a name and a token with a key.
+// NodeEnrolled connects a name with a key. The proof was a token or a Puppet certificate.
 type NodeEnrolled struct {
 	Node   NodeName    `json:"node"`
 	Key    NodeKey     `json:"key"`
 	BoxKey string      `json:"box_key,omitempty"` // X25519, base64
-	Token  TokenID     `json:"token"`
+	Token  TokenID     `json:"token"`             // empty if the node joined with its Puppet certificate
 	Groups []GroupName `json:"groups,omitempty"`
+	// Certificate is nil if the node joined with a token.
+	Certificate *NodeCertificate `json:"certificate,omitempty"`
 }
 
 // Kind implements Body.

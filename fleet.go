@@ -35,6 +35,8 @@ type Fleet struct {
 	// RunsEvery is the time between two Puppet runs of observed nodes, unless their group has another value. With a
 	// RunsEvery of 0, the node's puppet.conf says how often Puppet runs.
 	RunsEvery time.Duration `json:"runs_every,omitempty"`
+	// Join has the rules by which machines join with their Puppet certificate. The first rule that fits decides.
+	Join []JoinRule `json:"join,omitempty"`
 	// Secrets is nil if the fleet has no secrets.
 	Secrets *SecretRules `json:"secrets,omitempty"`
 }

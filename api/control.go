@@ -26,6 +26,13 @@ type Jobs interface {
 // Nodes adds and removes nodes.
 type Nodes interface {
 	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
+	// EnrolByCertificate is like Enrol, but the proof is a Puppet certificate (ADR 0031).
+	EnrolByCertificate(ctx context.Context, in JoinRequest) (JoinAnswer, error)
+	// ListPending returns the machines that wait for approval, and the machines that an operator has rejected.
+	ListPending(ctx context.Context) ([]PendingView, error)
+	// ApproveNode lets a machine join that waits. RejectNode refuses it.
+	ApproveNode(ctx context.Context, in ApproveNode) error
+	RejectNode(ctx context.Context, node tutti.NodeName) error
 	ListNodes(ctx context.Context) ([]NodeView, error)
 	ReplaceNode(ctx context.Context, node tutti.NodeName) error
 	// KeepNode chooses which of two machines with the same node key is the node.
@@ -40,6 +47,9 @@ type Tokens interface {
 	ListTokens(ctx context.Context) ([]TokenView, error)
 	// RevokeToken ends a token before a node uses it. The error is CodeConflict if a node has already used the token.
 	RevokeToken(ctx context.Context, token tutti.TokenID) error
+	// SetJoinCA tells the server the Puppet CA of the site. The answer describes the CA.
+	SetJoinCA(ctx context.Context, in SetJoinCA) (JoinCAView, error)
+	ShowJoinCA(ctx context.Context) (JoinCAView, error)
 }
 
 // Operators adds and removes operators.
@@ -356,6 +366,9 @@ type NodeView struct {
 	Stands NodeState `json:"stands,omitempty"`
 	Why    string    `json:"why,omitempty"`  // the reason for Stands; empty for NodeGood, and in a list for callers who may only view
 	Since  time.Time `json:"since,omitzero"` // when this state began, if that is known
+	// Certificate is what the node's Puppet certificate said when the node joined. It is nil if the node joined with a
+	// token.
+	Certificate *tutti.NodeCertificate `json:"certificate,omitempty"`
 	// Observed is true if Tutti starts nothing on the node (`mode: observe`).
 	Observed bool `json:"observed,omitempty"`
 	// Trusts is the counter of the last statement about code keys that the node has accepted.

@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/operator"
+	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/serverdir"
 	"github.com/tutti-project/tutti/internal/stage"
@@ -154,7 +155,19 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Node, err = machine.Join(ctx, machine.JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again, CodeKeys: o.CodeKeys}); err != nil {
+	how := machine.JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again, CodeKeys: o.CodeKeys}
+	if o.ByCertificate {
+		by := machine.PuppetIdentity{Server: o.Server, Pin: o.Pin, Certificate: o.Certificate, PrivateKey: o.PrivateKey}
+		if by.Certificate == "" {
+			if by.Certificate, by.PrivateKey, err = (puppet.Local{Root: o.Root}).HostCertificate(ctx); err != nil {
+				return out, err
+			}
+		}
+		out.Node, out.Pending, err = machine.JoinByCertificate(ctx, how, by)
+	} else {
+		out.Node, err = machine.Join(ctx, how)
+	}
+	if err != nil || out.Pending != "" {
 		return out, err
 	}
 	if o.Unit {

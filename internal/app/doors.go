@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
@@ -45,6 +46,7 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	d.refused.Store(&refused)
 	byCertificate := options(operatorOf(core, s.authority))
 	byCertificate.Names = s.authority.Names
+	byCertificate.Binding = identity.Binding
 	d.certificate.set(httpapi.NewHandler(byCertificate))
 	local := http.NewServeMux()
 	local.Handle("POST "+serverdir.CallBackup, serverdir.BackupHandler(core, s.opts.Dir, Version, s.authority.Hold, s.opts.Logger))

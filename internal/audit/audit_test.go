@@ -245,8 +245,9 @@ func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 		"ca.rotated", "code.released", "code.signed",
 		"epoch.begun",
 		"job.cancelled", "job.finished", "job.retired", "job.started",
+		"joinca.set",
 		"keys.trusted",
-		"node.boxed", "node.conflicted", "node.enrolled", "node.kept", "node.removed", "node.replaceable", "node.setback",
+		"node.approved", "node.boxed", "node.conflicted", "node.enrolled", "node.kept", "node.pending", "node.rejected", "node.removed", "node.replaceable", "node.setback",
 		"operator.issued", "operator.revoked", "operators.trusted",
 		"token.created", "token.revoked",
 	}

@@ -38,13 +38,21 @@ type JoinNode struct {
 	// CodeKeys are the digests of all keys that may sign code. If CodeKeys is empty, a new node trusts the server's
 	// keys, and a joined node trusts the keys that it has stored.
 	CodeKeys []string
+	// ByCertificate joins with the machine's Puppet certificate instead of a token. Server and Pin are needed then. If
+	// Certificate and PrivateKey are empty, Puppet says which files these are.
+	ByCertificate           bool
+	Server                  string
+	Pin                     tutti.Digest
+	Certificate, PrivateKey string
 }
 
 // JoinedNode is the result of a join.
 type JoinedNode struct {
-	Node  tutti.NodeName `json:"node"`
-	Dir   string         `json:"dir"`
-	Found []Finding      `json:"found,omitempty"` // problems of this node, found by the doctor
+	Node tutti.NodeName `json:"node,omitempty"`
+	Dir  string         `json:"dir"`
+	// Pending says why an operator must approve the machine first. The machine is no node yet.
+	Pending string    `json:"pending,omitempty"`
+	Found   []Finding `json:"found,omitempty"` // problems of this node, found by the doctor
 }
 
 // rootFlag adds a hidden flag that only tests use. A real node has only one Puppet.
@@ -102,10 +110,10 @@ the rotation.`,
 
 func newJoinCommand(o *options) *cobra.Command {
 	var in JoinNode
-	var name, file string
+	var name, file, pin string
 	cmd := &cobra.Command{
 		Use:   "join",
-		Short: "Make this machine a node, with a token from standard input",
+		Short: "Make this machine a node, with a token or its Puppet certificate",
 		Long: `Reads a join token (tutti token create) from standard input or a file.
 Makes the node's keys on this machine, enrols them, and starts the agent's systemd unit.
 If Puppet's certname for this machine is different, join prints what this means and how
@@ -117,17 +125,21 @@ key has signed for, join changes nothing and names both keys. Add --trust-code-k
 DIGEST if the operators have confirmed the new key.
 
 --trust-code-key refuses a server that names any other key. While the operators
-rotate the key, give the flag twice.`,
+rotate the key, give the flag twice.
+
+With --puppet-certificate the machine needs no token. It proves who it is with the
+certificate that the site's Puppet CA has signed, and its name is the certname. The
+operators have told the server this CA (tutti server trust-ca), and that command prints
+the values for --server and --pin. If an operator must approve the machine first, join
+says so and ends with exit code 10. Run the same command again later.`,
 		Example: `  tutti join --token-file token
-  tutti token create --name web-01 | ssh web-01 tutti join
+  tutti join --puppet-certificate --server tutti.example.net:8443 --pin DIGEST
   tutti join --again < token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			token, err := readToken(cmd.InOrStdin(), file)
-			if err != nil {
+			if err := o.howToJoin(cmd, &in, file, name, pin); err != nil {
 				return err
 			}
-			in.Token, in.Name = token, tutti.NodeName(name)
 			for _, key := range in.CodeKeys {
 				if err := tutti.Digest(key).Validate(); err != nil {
 					return tutti.Wrap(tutti.CodeInvalid, err, "--trust-code-key")
@@ -138,7 +150,18 @@ rotate the key, give the flag twice.`,
 				return err
 			}
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), joined)
+				err = printJSON(cmd.OutOrStdout(), joined)
+			}
+			switch {
+			case err != nil:
+				return err
+			case joined.Pending != "" && !o.json:
+				fmt.Fprintf(cmd.OutOrStdout(), "An operator must approve this machine first: %s.\nThe operator sees it with: tutti node pending\n", joined.Pending)
+				fallthrough
+			case joined.Pending != "":
+				return CommandExit(ExitDeferred)
+			case o.json:
+				return nil
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Joined as %s.\n", joined.Node)
 			if !in.Unit {
@@ -153,9 +176,38 @@ rotate the key, give the flag twice.`,
 	f.StringVar(&name, "name", "", "the node's name (default: the token's, else this host's)")
 	f.BoolVar(&in.Again, "again", false, "rejoin with the existing keys and data, after the server stopped accepting this node")
 	f.StringSliceVar(&in.CodeKeys, "trust-code-key", nil, "trust the code-signing key with this digest, and refuse a server that names another; may be repeated")
+	f.BoolVar(&in.ByCertificate, "puppet-certificate", false, "join with this machine's Puppet certificate instead of a token")
+	f.StringVar(&pin, "pin", "", "with --puppet-certificate: the digest of the fleet's CA")
+	f.StringVar(&in.Certificate, "certificate", "", "with --puppet-certificate: the file of the certificate (default: Puppet's hostcert)")
+	f.StringVar(&in.PrivateKey, "private-key", "", "with --puppet-certificate: the file of the certificate's key (default: Puppet's hostprivkey)")
 	f.BoolVar(&in.Unit, "unit", true, "install and start the systemd unit tutti-agent")
 	rootFlag(f, &in.Root)
 	return cmd
+}
+
+// The method `howToJoin` checks that the flags are either for a token or for a Puppet certificate, and fills in these
+// fields.
+func (o *options) howToJoin(cmd *cobra.Command, in *JoinNode, file, name, pin string) error {
+	if !in.ByCertificate {
+		for _, flag := range []string{"pin", "certificate", "private-key", "server"} {
+			if cmd.Flags().Changed(flag) {
+				return tutti.Errorf(tutti.CodeInvalid, "--%s belongs to --puppet-certificate; a token contains the server's address", flag)
+			}
+		}
+		token, err := readToken(cmd.InOrStdin(), file)
+		in.Token, in.Name = token, tutti.NodeName(name)
+		return err
+	}
+	switch {
+	case file != "" || name != "":
+		return tutti.Errorf(tutti.CodeInvalid, "with --puppet-certificate, the certname is the node's name, and there is no token")
+	case o.conn.Server == "" || pin == "":
+		return tutti.Errorf(tutti.CodeInvalid, "--puppet-certificate needs --server HOST:PORT and --pin DIGEST; tutti server trust-ca prints both")
+	case (in.Certificate == "") != (in.PrivateKey == ""):
+		return tutti.Errorf(tutti.CodeInvalid, "give both --certificate and --private-key, or neither")
+	}
+	in.Server, in.Pin = o.conn.Server, tutti.Digest(pin)
+	return nil
 }
 
 const maxToken = 8 << 10

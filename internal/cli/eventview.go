@@ -52,6 +52,19 @@ var eventViews = map[string]eventView{
 	"node.enrolled": {act: inTrail(func(b *tutti.NodeEnrolled) string {
 		return fmt.Sprintf("node %s joined%s", b.Node, inGroups(b.Groups))
 	})},
+	"joinca.set": {act: inTrail(func(b *tutti.JoinCASet) string {
+		if b.CA == "" {
+			return "ended joins with Puppet certificates"
+		}
+		return "let machines join with certificates of a Puppet CA"
+	})},
+	"node.pending": {act: inTrail(func(b *tutti.NodePending) string {
+		return because(fmt.Sprintf("node %s waits for approval", b.Node), b.Why)
+	})},
+	"node.approved": {act: inTrail(func(b *tutti.NodeApproved) string {
+		return fmt.Sprintf("approved node %s%s", b.Node, inGroups(b.Groups))
+	})},
+	"node.rejected":    {act: inTrail(func(b *tutti.NodeRejected) string { return "rejected node " + string(b.Node) })},
 	"node.replaceable": {act: inTrail(func(b *tutti.NodeReplaceable) string { return "let node " + string(b.Node) + " be replaced" })},
 	"node.removed":     {act: inTrail(removedText)},
 	"node.setback":     {act: inTrail(setBackText)},

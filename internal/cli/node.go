@@ -17,8 +17,12 @@ import (
 
 func newNodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Show and remove nodes"}
-	cmd.AddCommand(
-		newNodeListCommand(o), newNodeShowCommand(o),
+	group(cmd, "Look",
+		newNodeListCommand(o), newNodeShowCommand(o), newNodePendingCommand(o))
+	group(cmd, "Change",
+		newNodeApproveCommand(o),
+		newNodeChangeCommand(o, "reject NODE", "Reject a machine that wants to join with its Puppet certificate",
+			"Node %s is rejected. To let it join later: tutti node approve NODE\n", Server.RejectNode),
 		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another machine joins with its next token",
 			"Node %s may be replaced: the next matching token admits another machine under this name.\n", Server.ReplaceNode),
 		newNodeChangeCommand(o, "remove NODE", "Remove a node: end its identity and withdraw what it published",
@@ -274,6 +278,9 @@ func newNodeShowCommand(o *options) *cobra.Command {
 func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	printLine(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
 		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
+	if c := n.Certificate; c != nil {
+		printLine(w, "cert      %s, until %s, %s\n", c.Serial, day(c.Ends), tutti.InLine(extensionText(c.Extensions)))
+	}
 	if n.Warm != 0 {
 		printLine(w, "warm      Puppet is loaded, in %d MiB\n", n.Warm>>20)
 	}

@@ -76,7 +76,7 @@ func (a *attempts) note(key, what string, may bool) bool {
 // strangers, who can use as many names as they like.
 func isKnown(who string) bool {
 	kind, _, _ := strings.Cut(who, ":")
-	return kind == "node" || kind == "operator" || kind == "token"
+	return kind == "node" || kind == "operator" || kind == "token" || kind == "certificate"
 }
 
 // Admit reports whether an attempt gets its own entry. An attempt without its own entry is counted.

@@ -73,7 +73,7 @@ func (r *reader) document(source []byte) *yaml.Node {
 // grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
-	var grants, access, plans, reactive, reaction, order *yaml.Node
+	var grants, access, plans, reactive, reaction, order, join *yaml.Node
 	named, code := false, false
 	ok := r.mapping(root, "the fleet file", fields{
 		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
@@ -89,6 +89,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"replaced":    func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
 		"facts":       func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
 		"secrets":     func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
+		"join":        func(n *yaml.Node) { join = n },
 
 		"safety_when_away": func(n *yaml.Node) { fleet.SafetyWhenAway = r.safetyWhenAway(n, "safety_when_away") },
 		"runs_every":       func(n *yaml.Node) { fleet.RunsEvery = runsEvery(r, n, "runs_every") },
@@ -108,6 +109,9 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	}
 	if access != nil {
 		fleet.Access = r.access(access, fleet.Plans)
+	}
+	if join != nil {
+		fleet.Join = joinRules(r, join, fleet.Groups)
 	}
 	if order != nil {
 		fleet.Order = r.order(order)

@@ -34,11 +34,14 @@ type Registry struct {
 	Operators  Operators
 	Pauses     map[string]Pause // by target; pauses that have ended are included
 	Rotation   Rotation
+	JoinCA     tutti.JoinCASet            // the Puppet CA of the site
+	Asking     map[tutti.NodeName]*Asking // machines that have asked to join with their Puppet certificate
 
 	epoch   uint64 // the present epoch
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
 	jobs    map[tutti.JobID]tutti.Digest // the code of each job
+	removed map[tutti.NodeName]bool      // names of nodes that are no longer in the fleet
 }
 
 // Token lets one machine join.
@@ -81,15 +84,18 @@ func newRegistry() *Registry {
 		Claims:     map[tutti.RunID]*Node{},
 		Operators:  Operators{},
 		Pauses:     map[string]Pause{},
+		Asking:     map[tutti.NodeName]*Asking{},
 
-		epoch: 1,
-		jobs:  map[tutti.JobID]tutti.Digest{},
+		epoch:   1,
+		jobs:    map[tutti.JobID]tutti.Digest{},
+		removed: map[tutti.NodeName]bool{},
 	}
 }
 
 func (r *Registry) apply(e tutti.Event) {
 	r.Operators.Apply(e)
 	r.applyPause(e)
+	r.applyJoin(e)
 	switch b := e.Body.(type) {
 	case *tutti.EpochBegun:
 		r.epoch, r.EpochAt = b.Number, e.Seq

@@ -32,9 +32,9 @@ const (
 var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
 	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,
-	"tokens/create": "nodes", "tokens/list": "nodes", "tokens/revoke": "nodes",
+	"tokens/create": "nodes", "tokens/list": "nodes", "tokens/revoke": "nodes", "join/ca": "admin", "join/show": "nodes",
 	"operators/issue": "", "operators/renew": byAll + " none", "operators/list": byAll, "operators/revoke": "", "access/explain": byAll,
-	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/show": byReaders,
+	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/pending": "nodes", "nodes/approve": "nodes", "nodes/reject": "nodes", "nodes/show": byReaders,
 	"blobs/missing": "code", "blobs/put": "code", "code/push": "code", "code/release": "approve", "fleet/set": "code",
 	"code/effect": byReaders + " code", "code/show": byReaders + " code", "code/read": byReaders + " code", "fleet/get": byReaders + " code",
 	"signing/operators": "code", "signing/show": byAll, "signing/code": "code", "signing/trust": "code",

@@ -75,7 +75,7 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 
 // The variable `large` is the list of calls that may have a large input.
 var large = []string{
-	"blobs/missing", "blobs/put", "ca/rotate", "code/effect", "code/push", "data/effect", "data/set", "fleet/set", "jobs/start", "remote/ask",
+	"blobs/missing", "blobs/put", "ca/rotate", "code/effect", "code/push", "data/effect", "data/set", "fleet/set", "jobs/start", "join/ca", "remote/ask",
 	"secrets/effect", "secrets/recipients", "secrets/recover", "secrets/seal", "signing/code", "signing/operators", "signing/trust",
 }
 

@@ -18,6 +18,7 @@ import (
 
 // Client sends requests to a server. Client implements all interfaces of Services.
 type Client struct {
+	joins
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
@@ -52,7 +53,9 @@ var (
 func NewClient(base string, client *http.Client) *Client {
 	own := *client
 	own.CheckRedirect = noRedirect
-	return &Client{base: base, http: &own}
+	c := &Client{base: base, http: &own}
+	c.joins = joins{c}
+	return c
 }
 
 // noRedirect refuses redirects. A Tutti server never sends a redirect. If the client followed redirects, it would

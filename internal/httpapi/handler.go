@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"runtime/debug"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const (
@@ -67,6 +69,9 @@ type Options struct {
 	// Position returns the server's position, and refuses operators who have seen a higher position. If Position is
 	// nil, answers have no position.
 	Position Positions
+	// Binding returns the bytes of a connection that a machine signs when it joins with its certificate. If Binding is
+	// nil, no machine can join with a certificate.
+	Binding func(*tls.ConnectionState) ([]byte, error)
 }
 
 // NewHandler returns the handler of all calls. NewHandler also handles /healthz (the process runs) and /readyz (the
@@ -77,15 +82,28 @@ func NewHandler(o Options) http.Handler {
 	for name, rt := range o.routes() {
 		mux.Handle("POST /v1/"+name, o.operators(rt, costs))
 	}
-	enrol := answer(o.Nodes.Enrol)
-	mux.HandleFunc("POST /v1/"+callEnrol, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
-		if err != nil {
-			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
-			return
-		}
-		out, err := enrol(r.Context(), body)
-		write(w, out, err)
+	joins := func(name string, c func(r *http.Request) call) {
+		mux.HandleFunc("POST /v1/"+name, func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+			if err != nil {
+				write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
+				return
+			}
+			out, err := c(r)(r.Context(), body)
+			write(w, out, err)
+		})
+	}
+	joins(callEnrol, func(*http.Request) call { return answer(o.Nodes.Enrol) })
+	joins(callJoin, func(r *http.Request) call {
+		return answer(func(ctx context.Context, in api.JoinRequest) (out api.JoinAnswer, err error) {
+			if o.Binding == nil {
+				return out, tutti.Errorf(tutti.CodeInvalid, "a machine joins with its certificate only by the operators' port")
+			}
+			if in.Binding, err = o.Binding(r.TLS); err != nil {
+				return out, err
+			}
+			return o.Nodes.EnrolByCertificate(ctx, in)
+		})
 	})
 	mux.HandleFunc("GET "+pathHealth, healthy)
 	mux.HandleFunc("GET "+pathReady, func(w http.ResponseWriter, _ *http.Request) {

@@ -48,6 +48,11 @@ const (
 	callCreateToken  = "tokens/create"
 	callListTokens   = "tokens/list"
 	callRevokeToken  = "tokens/revoke"
+	callSetJoinCA    = "join/ca"
+	callShowJoinCA   = "join/show"
+	callPending      = "nodes/pending"
+	callApproveNode  = "nodes/approve"
+	callRejectNode   = "nodes/reject"
 	callIssue        = "operators/issue"
 	callRenew        = "operators/renew"
 	callOperators    = "operators/list"
@@ -94,13 +99,14 @@ const (
 	callShowRotation = "ca/rotation"
 	callFollow       = "operators/follow"
 
-	// These calls do not have JSON as input and output, or they need no certificate (callEnrol).
+	// These calls do not have JSON as input and output, or they need no certificate (callEnrol and callJoin).
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
 	callAskNodes = "remote/ask"
 	callRunLog   = "runs/log"
 	callEnrol    = "enrol"
+	callJoin     = "join"
 )
 
 // The type `route` describes a call for operators. It contains the function that handles the call, and the
@@ -156,6 +162,11 @@ func (s Services) routes() map[string]route {
 		callCreateToken:  takes(letsNodesIn, answer(s.Tokens.CreateToken)),
 		callListTokens:   takes(letsNodesIn, list(s.Tokens.ListTokens)),
 		callRevokeToken:  takes(letsNodesIn, do(s.Tokens.RevokeToken)),
+		callSetJoinCA:    takesMuch(administers, answer(s.Tokens.SetJoinCA)),
+		callShowJoinCA:   takes(letsNodesIn, list(s.Tokens.ShowJoinCA)),
+		callPending:      takes(letsNodesIn, list(s.Nodes.ListPending)),
+		callApproveNode:  takes(letsNodesIn, do(s.Nodes.ApproveNode)),
+		callRejectNode:   takes(letsNodesIn, do(s.Nodes.RejectNode)),
 		callIssue:        takes(administers, answer(s.Operators.IssueOperator)),
 		callRenew:        takes(anybody, answer(s.Operators.RenewOperator)),
 		callOperators:    takes(views, list(s.Operators.ListOperators)),

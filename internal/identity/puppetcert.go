@@ -262,6 +262,20 @@ func (ca *PuppetCA) checkIssuer(cert *x509.Certificate, now time.Time) error {
 		who, cert.Issuer.String(), strings.Join(ca.Subjects(), ", "))
 }
 
+// Revokes reports whether one of the CRLs has the serial number. The number has the form of PuppetCert.Serial.
+func (ca *PuppetCA) Revokes(serial string) bool {
+	for _, crls := range ca.crls {
+		for _, crl := range crls {
+			for _, entry := range crl.RevokedCertificateEntries {
+				if puppetSerial(entry.SerialNumber) == serial {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // checkChains checks that there is a way from the certificate to a root without a revoked certificate.
 func (ca *PuppetCA) checkChains(cert *x509.Certificate, now time.Time) error {
 	who := "Puppet certificate of " + cert.Subject.CommonName

@@ -36,22 +36,41 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err != nil {
 		return "", err
 	}
+	return join(o, func(node identity.NodeIdentity, was tutti.NodeName) (identity.EnrolResponse, error) {
+		name := cmp.Or(o.Name, was)
+		if name == "" {
+			if name, err = defaultName(token.Name); err != nil {
+				return identity.EnrolResponse{}, err
+			}
+		}
+		req := identity.EnrolRequest{Token: token.ID, Secret: token.Secret, Name: name, Key: node.Key, BoxKey: node.BoxKey()}
+		if err := req.Sign(node.Seed); err != nil {
+			return identity.EnrolResponse{}, err
+		}
+		client := httpapi.NewClient("https://"+token.Address, &http.Client{
+			Transport: httpapi.Transport(identity.PinnedTLS(token.Pin), &net.Dialer{}), Timeout: joinTimeout,
+		})
+		enrolled, err := client.Enrol(ctx, api.EnrolRequest(req))
+		return identity.EnrolResponse(enrolled), err
+	})
+}
+
+// joinTimeout limits how long the server may take to answer a request to join.
+const joinTimeout = 30 * time.Second
+
+// The function `join` makes the node's keys and writes the answer of the function `ask`. The argument `was` of that
+// function is the name that this machine has already, or empty.
+func join(o JoinOptions, ask func(node identity.NodeIdentity, was tutti.NodeName) (identity.EnrolResponse, error)) (tutti.NodeName, error) {
 	dir := IdentityDir(o.Dir)
 	m, err := LoadMembership(dir)
 	switch {
 	case err == nil && !o.Again && !ended(m):
 		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server refuses this node now, add --again; to join as another node, stop tutti-agent and remove %s", m.Node, dir)
 	case err == nil:
-		o.Name = cmp.Or(o.Name, m.Node)
 	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:
 		return "", err
 	default: // do not trust the content of a damaged file
 		m = identity.EnrolResponse{}
-	}
-	if o.Name == "" {
-		if o.Name, err = defaultName(token.Name); err != nil {
-			return "", err
-		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -65,18 +84,10 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err != nil {
 		return "", err
 	}
-	req := identity.EnrolRequest{Token: token.ID, Secret: token.Secret, Name: o.Name, Key: node.Key, BoxKey: node.BoxKey()}
-	if err := req.Sign(node.Seed); err != nil {
-		return "", err
-	}
-	client := httpapi.NewClient("https://"+token.Address, &http.Client{
-		Transport: httpapi.Transport(identity.PinnedTLS(token.Pin), &net.Dialer{}), Timeout: 30 * time.Second,
-	})
-	enrolled, err := client.Enrol(ctx, api.EnrolRequest(req))
+	membership, err := ask(node, m.Node)
 	if err != nil {
 		return "", err
 	}
-	membership := identity.EnrolResponse(enrolled)
 	if err := membership.Validate(); err != nil {
 		return "", err
 	}

@@ -385,6 +385,28 @@ func (l Local) Certname(ctx context.Context) (name string, configured bool, err 
 	return strings.TrimSpace(out.text.String()), false, err
 }
 
+// HostCertificate returns the files of this machine's Puppet certificate and of its private key, as Puppet itself names
+// them. HostCertificate runs Puppet, which takes seconds. It returns CodeNotFound if Puppet is not installed.
+func (l Local) HostCertificate(ctx context.Context) (certificate, key string, err error) {
+	out, err := l.ask(ctx, "config", "print", "hostcert", "hostprivkey", "--section", "agent")
+	if err != nil {
+		return "", "", err
+	}
+	for line := range strings.Lines(out.text.String()) {
+		name, path, _ := strings.Cut(line, "=")
+		switch strings.TrimSpace(name) {
+		case "hostcert":
+			certificate = strings.TrimSpace(path)
+		case "hostprivkey":
+			key = strings.TrimSpace(path)
+		}
+	}
+	if certificate == "" || key == "" {
+		return "", "", tutti.Errorf(tutti.CodeInvalid, "puppet config print hostcert hostprivkey printed no paths")
+	}
+	return certificate, key, nil
+}
+
 // bounded keeps the first bytes that somebody writes to it.
 type bounded struct {
 	text bytes.Buffer

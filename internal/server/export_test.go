@@ -58,6 +58,10 @@ func (s *Server) State() State {
 	return out
 }
 
+// Retired appends the event that a sweep appends before it removes reports. A sweep itself does nothing until its server
+// has run for an hour.
+func (s *Server) Retired(ctx context.Context) error { return s.emit(ctx, &tutti.ReportsRetired{}) }
+
 // Sweep removes blobs now.
 func (s *Server) Sweep(ctx context.Context) error {
 	return s.core.Past.Sweep(ctx, s.emit)

@@ -18,6 +18,8 @@ type Identity struct {
 	Bus       *embed.Server
 	Config    Config
 	OnSettle  func() // see server.Keys
+
+	joinCA joinCA
 }
 
 var (

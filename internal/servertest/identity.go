@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -70,6 +72,57 @@ func (i *Identity) VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error) {
 		return "", tutti.Errorf(tutti.CodeUnauthenticated, "not signed by key %s", in.Key)
 	}
 	return tutti.DigestOf(in.Secret), nil
+}
+
+// Certificate is a Puppet certificate of this fake: the CA that signed it, and what it says.
+type Certificate struct {
+	CA   string
+	Name tutti.NodeName
+	tutti.NodeCertificate
+}
+
+// Join returns the request of a machine with this certificate. Both keys have signed the request.
+func Join(c Certificate, key tutti.NodeKey) api.JoinRequest {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // a certificate always encodes
+	}
+	return api.JoinRequest{
+		Certificate: string(raw), Key: key, BoxKey: seal.PublicKey(Box(string(key))),
+		Signature: []byte("signed by " + string(key)), Proof: []byte("signed by " + string(c.Key)),
+	}
+}
+
+// VerifyJoin implements server.Identity. The CRL of a CA is the list of the revoked serial numbers, with spaces.
+func (i *Identity) VerifyJoin(in api.JoinRequest, ca tutti.JoinCASet, now time.Time) (tutti.NodeName, tutti.NodeCertificate, error) {
+	var c Certificate
+	if err := json.Unmarshal([]byte(in.Certificate), &c); err != nil {
+		return "", c.NodeCertificate, tutti.Wrap(tutti.CodeInvalid, err, "certificate")
+	}
+	var err error
+	switch {
+	case string(in.Signature) != "signed by "+string(in.Key) || string(in.Proof) != "signed by "+string(c.Key):
+		err = tutti.Errorf(tutti.CodeUnauthenticated, "not signed by both keys")
+	case c.CA != ca.CA:
+		err = tutti.Errorf(tutti.CodeRefused, "another CA signed the certificate")
+	case slices.Contains(strings.Fields(ca.CRL), c.Serial):
+		err = tutti.Errorf(tutti.CodeRefused, "the certificate is revoked")
+	case now.After(c.Ends):
+		err = tutti.Errorf(tutti.CodeRefused, "the certificate has ended")
+	}
+	return c.Name, c.NodeCertificate, err
+}
+
+// ReadJoinCA implements server.Identity.
+func (i *Identity) ReadJoinCA(ca tutti.JoinCASet) (api.JoinCAView, func(tutti.NodeCertificate) bool, error) {
+	view := api.JoinCAView{Server: "server:1"}
+	if strings.Contains(ca.CA, "broken") {
+		return view, nil, tutti.Errorf(tutti.CodeInvalid, "not a CA")
+	}
+	if ca.CA != "" {
+		view.Subjects = []string{ca.CA}
+	}
+	return view, func(c tutti.NodeCertificate) bool { return slices.Contains(strings.Fields(ca.CRL), c.Serial) }, nil
 }
 
 // Enrol implements server.Identity.

@@ -34,6 +34,12 @@ type Identity interface {
 	// VerifyEnrol checks the signature of the request and returns the hash of the token's
 	// secret.
 	VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error)
+	// VerifyJoin checks the signatures of the request, and its certificate with the CA. The result is what the
+	// certificate says.
+	VerifyJoin(in api.JoinRequest, ca tutti.JoinCASet, now time.Time) (tutti.NodeName, tutti.NodeCertificate, error)
+	// ReadJoinCA checks a CA that an operator tells the server, and describes it. The function `revokes` says whether a
+	// CRL revokes a certificate. If the CA is empty, the description only says how a machine reaches this server.
+	ReadJoinCA(ca tutti.JoinCASet) (view api.JoinCAView, revokes func(tutti.NodeCertificate) bool, err error)
 	// Enrol makes the credentials of a node.
 	Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error)
 	// Revoke ends the validity of a key, also on open connections. Revoking a key twice is

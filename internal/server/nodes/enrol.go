@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// Enrol implements tutti.Nodes. Enrol is the only call that needs no certificate. The proof
+// Enrol implements tutti.Nodes. Enrol needs no operator's certificate. The proof
 // is the token's secret and the signature of the key. A key may enrol again with the same
 // token, because the node may not have received the answer.
 func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
@@ -27,35 +27,49 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 	if err != nil {
 		return api.Enrolled{}, err
 	}
-	var old tutti.NodeKey
-	var told api.Enrolled
-	err = s.do(ctx, func(tx *tx) error {
+	return s.enrol(ctx, in.Name, in.Key, func(tx *tx) (*tutti.NodeEnrolled, error) {
 		t, err := tx.admit(in, hash)
 		if err != nil {
-			return tx.denyJoin(in, hash, err)
+			return nil, tx.denyJoin(in, hash, err)
+		}
+		return &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups}, nil
+	})
+}
+
+// The method `enrol` makes a key the key of a node, if the function `admit` returns an event. If the event says what the
+// log says already, the method changes nothing. If there is neither an event nor an error, the key does not become a
+// node's key, and the result is empty.
+func (s *Nodes) enrol(ctx context.Context, name tutti.NodeName, key tutti.NodeKey, admit func(*tx) (*tutti.NodeEnrolled, error)) (api.Enrolled, error) {
+	var old tutti.NodeKey
+	var told api.Enrolled
+	var joins *tutti.NodeEnrolled
+	err := s.do(ctx, func(tx *tx) error {
+		var err error
+		if joins, err = admit(tx); joins == nil || err != nil {
+			return err
 		}
 		if err := tx.trusted(&told); err != nil {
 			return err
 		}
-		n := tx.Registry.Nodes[in.Name]
-		if n != nil && n.Key == in.Key && n.Token == t.Token {
+		n := tx.Registry.Nodes[name]
+		if n != nil && n.Key == key && n.Token == joins.Token && sameCertificate(n.Certificate, joins.Certificate) {
 			return nil
 		}
 		switch {
 		case n == nil:
-		case n.Key != in.Key:
+		case n.Key != key:
 			old = n.Key
-			tx.MakeWay(tutti.ActorNode(in.Name), n, "another machine took over the name of the node")
-			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
+			tx.MakeWay(tutti.ActorNode(name), n, "another machine took over the name of the node")
+			tx.Emit(tutti.ActorNode(name), &tutti.NodeRemoved{Node: name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		// if the groups change, the grants change, and perhaps also the mode
-		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))):
-			tx.MakeWay(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
-			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
+		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(joins.Groups))):
+			tx.MakeWay(tutti.ActorNode(name), n, "the node has joined again, in other groups")
+			tx.Emit(tutti.ActorNode(name), &tutti.NodeRemoved{Node: name, Replaced: true})
 		}
-		tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
+		tx.Emit(tutti.ActorNode(name), joins)
 		return nil
 	})
-	if err != nil {
+	if err != nil || joins == nil {
 		return api.Enrolled{}, err
 	}
 	if old != "" {
@@ -63,7 +77,7 @@ func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, e
 			return api.Enrolled{}, err
 		}
 	}
-	out, err := s.Opts.Identity.Enrol(in.Name, in.Key)
+	out, err := s.Opts.Identity.Enrol(name, key)
 	out.Operators = told.Operators
 	if told.Trust != nil {
 		out.Trust, out.CodeKey = told.Trust, told.CodeKey
@@ -129,11 +143,15 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 	if n := tx.Registry.Nodes[in.Name]; n != nil && n.Tickets.Conflicted != "" && !n.Replaceable && n.Token != t.Token {
 		// Each of the two machines can join again, so a machine must not become the node only
 		// because it joins again.
-		return nil, tutti.Errorf(tutti.CodeConflict, "two machines act as node %s; first decide which one is the node: tutti node show %s, then tutti node keep %s BOOT or tutti node replace %s",
-			in.Name, in.Name, in.Name, in.Name)
+		return nil, conflicted(in.Name)
 	}
 	if other := tx.Registry.ByKey(in.Key); other != nil && other.Node != in.Name {
 		return nil, refused("this key already belongs to node %s", other.Node)
 	}
 	return t, nil
+}
+
+func conflicted(name tutti.NodeName) error {
+	return tutti.Errorf(tutti.CodeConflict, "two machines act as node %s; first decide which one is the node: tutti node show %s, then tutti node keep %s BOOT or tutti node replace %s",
+		name, name, name, name)
 }

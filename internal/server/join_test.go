@@ -1,0 +1,269 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// certificateOf returns a certificate of the CA `site` with the extension `pp_role: web`.
+func certificateOf(name tutti.NodeName, serial string) servertest.Certificate {
+	return servertest.Certificate{CA: "site", Name: name, NodeCertificate: tutti.NodeCertificate{
+		Key: tutti.DigestOf([]byte("key " + serial)), Serial: serial, Ends: time.Now().Add(24 * time.Hour).UTC(),
+		Extensions: map[string]string{"pp_role": "web"},
+	}}
+}
+
+// joins is a fleet that knows the CA `site`.
+type joins struct {
+	*servertest.Fleet
+	t *testing.T
+}
+
+const joinFleet = `
+fleet: test
+environment: {name: production, path: ./code}
+groups:
+  web: {joined: true}
+  listed: {nodes: [listed-01]}
+join:
+  - {certname: "web-*", extensions: {pp_role: "w*"}, groups: web}
+  - {certname: "listed-*"}
+`
+
+func newJoins(t *testing.T) joins {
+	t.Helper()
+	f := joins{servertest.Start(t), t}
+	f.Push(joinFleet)
+	f.trust(tutti.JoinCASet{CA: "site", CRL: "0x0009"})
+	return f
+}
+
+func (f joins) trust(ca tutti.JoinCASet) api.JoinCAView {
+	f.t.Helper()
+	view, err := f.SetJoinCA(servertest.Operator(), api.SetJoinCA{JoinCASet: ca, NoCRL: ca.CRL == ""})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return view
+}
+
+// The method `ask` asks to join with a certificate and the key of a machine.
+func (f joins) ask(c servertest.Certificate, machine string) (joined bool, pending string, err error) {
+	answer, err := f.EnrolByCertificate(servertest.Operator(), servertest.Join(c, servertest.Key(machine)))
+	return answer.Enrolled != nil, answer.Pending, err
+}
+
+func (f joins) mustJoin(c servertest.Certificate, machine string, groups ...tutti.GroupName) {
+	f.t.Helper()
+	joined, pending, err := f.ask(c, machine)
+	if !joined || pending != "" || err != nil {
+		f.t.Fatalf("%s: joined %v, pending %q, %v", c.Name, joined, pending, err)
+	}
+	n := f.node(c.Name)
+	if n.Key != servertest.Key(machine) || !slices.Equal(n.Groups, groups) || n.Certificate == nil {
+		f.t.Fatalf("the node is %+v, want groups %v", n, groups)
+	}
+	if diff := cmp.Diff(c.NodeCertificate, *n.Certificate); diff != "" {
+		f.t.Fatalf("the certificate of the node: -want +got\n%s", diff)
+	}
+}
+
+func (f joins) mustWait(c servertest.Certificate, machine, why string) {
+	f.t.Helper()
+	joined, pending, err := f.ask(c, machine)
+	if joined || !strings.Contains(pending, why) || pending == "" || err != nil {
+		f.t.Fatalf("%s: joined %v, pending %q (want %q), %v", c.Name, joined, pending, why, err)
+	}
+}
+
+func (f joins) mustRefuse(c servertest.Certificate, machine string, code tutti.Code, says string) {
+	f.t.Helper()
+	joined, pending, err := f.ask(c, machine)
+	if joined || pending != "" {
+		f.t.Fatalf("%s: joined %v, pending %q, want an error with %q", c.Name, joined, pending, says)
+	}
+	wantCode(f.t, err, code, says)
+}
+
+func (f joins) count(is func(tutti.Body) bool) (n int) {
+	for _, e := range f.Events() {
+		if is(e.Body) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f joins) node(name tutti.NodeName) api.NodeView {
+	f.t.Helper()
+	all, err := f.ListNodes(servertest.Operator())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, n := range all {
+		if n.Node == name {
+			return n
+		}
+	}
+	f.t.Fatalf("no node %s", name)
+	return api.NodeView{}
+}
+
+// TestAMachineJoinsByARule checks that the first rule that fits decides, and that a second request of the same machine
+// writes no second event.
+func TestAMachineJoinsByARule(t *testing.T) {
+	f := newJoins(t)
+	web := certificateOf("web-01", "0x0001")
+	f.mustJoin(web, "one", "web")
+	f.mustJoin(web, "one", "web")
+	f.mustJoin(certificateOf("listed-01", "0x0002"), "two", "listed")
+	other := certificateOf("web-02", "0x0003")
+	other.Extensions = map[string]string{"pp_role": "db"}
+	f.mustWait(other, "three", "no rule")
+	if got := f.count(func(b tutti.Body) bool { e, ok := b.(*tutti.NodeEnrolled); return ok && e.Node == "web-01" }); got != 1 {
+		t.Errorf("%d events say that the node has joined, want 1", got)
+	}
+	renewed := web
+	renewed.Serial = "0x0011" // Puppet 8 renews a certificate and keeps its key
+	f.mustJoin(renewed, "one", "web")
+}
+
+// TestAMachineWaitsForApproval checks that a machine that no rule fits joins only after an approval, that the approval is
+// for the certificate's key, and that a rejected machine stays out.
+func TestAMachineWaitsForApproval(t *testing.T) {
+	f := newJoins(t)
+	ctx := servertest.Operator()
+	db := certificateOf("db-01", "0x0001")
+	for range 3 {
+		f.mustWait(db, "one", "no rule")
+	}
+	if got := f.count(func(b tutti.Body) bool { _, ok := b.(*tutti.NodePending); return ok }); got != 1 {
+		t.Errorf("%d events for three requests, want 1", got)
+	}
+	pending, err := f.ListPending(ctx)
+	if err != nil || len(pending) != 1 || pending[0].Node != "db-01" || pending[0].Approved || pending[0].Rejected || pending[0].Certificate.Serial != "0x0001" {
+		t.Fatalf("pending %+v, %v", pending, err)
+	}
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-02"}), tutti.CodeNotFound, "tutti node pending")
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Groups: []tutti.GroupName{"listed"}}), tutti.CodeInvalid, "joined: true")
+	wantCode(t, f.RejectNode(ctx, "db-01"), "", "")
+	f.mustRefuse(db, "one", tutti.CodeRefused, "rejected")
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Groups: []tutti.GroupName{"web"}}), "", "")
+	f.mustWait(certificateOf("db-01", "0x0005"), "thief", "no rule") // this request is for another key, so it replaces the approved one
+	f.mustWait(db, "one", "no rule")
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Groups: []tutti.GroupName{"web"}}), "", "")
+	f.mustJoin(db, "one", "web")
+	if pending, err = f.ListPending(ctx); err != nil || len(pending) != 0 {
+		t.Errorf("after the join: pending %+v, %v", pending, err)
+	}
+}
+
+// TestCertificatesThatLetNobodyJoin checks the requests that the server refuses.
+func TestCertificatesThatLetNobodyJoin(t *testing.T) {
+	f := newJoins(t)
+	ctx := servertest.Operator()
+	foreign, revoked, old := certificateOf("web-01", "0x0001"), certificateOf("web-01", "0x0009"), certificateOf("web-01", "0x0002")
+	foreign.CA, old.Ends = "another", time.Now().Add(-time.Hour)
+	f.mustRefuse(foreign, "one", tutti.CodeRefused, "another CA")
+	f.mustRefuse(revoked, "one", tutti.CodeRefused, "revoked")
+	f.mustRefuse(old, "one", tutti.CodeRefused, "ended")
+	f.mustRefuse(certificateOf("listed", "0x0003"), "one", tutti.CodeConflict, "has a group")
+	stolen := servertest.Join(certificateOf("web-01", "0x0001"), servertest.Key("one"))
+	stolen.Proof = []byte("signed by another key")
+	_, err := f.EnrolByCertificate(ctx, stolen)
+	wantCode(t, err, tutti.CodeUnauthenticated, "")
+	if _, err = f.SetJoinCA(ctx, api.SetJoinCA{Remove: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.mustRefuse(certificateOf("web-01", "0x0001"), "one", tutti.CodeRefused, "trust-ca")
+	for _, tc := range []struct {
+		in   api.SetJoinCA
+		says string
+	}{
+		{api.SetJoinCA{JoinCASet: tutti.JoinCASet{CA: "site"}}, "--no-crl"},
+		{api.SetJoinCA{JoinCASet: tutti.JoinCASet{CA: "site", CRL: "x"}, NoCRL: true}, "--no-crl"},
+		{api.SetJoinCA{JoinCASet: tutti.JoinCASet{CA: "site"}, Remove: true}, "not both"},
+		{api.SetJoinCA{NoCRL: true}, "missing"},
+		{api.SetJoinCA{JoinCASet: tutti.JoinCASet{CA: "broken"}, NoCRL: true}, "not a CA"},
+	} {
+		_, err := f.SetJoinCA(ctx, tc.in)
+		wantCode(t, err, tutti.CodeInvalid, tc.says)
+	}
+}
+
+// TestAnotherMachineOfTheName checks that a certificate takes over a name only if it has the same public key, or if an
+// operator allows it.
+func TestAnotherMachineOfTheName(t *testing.T) {
+	f := newJoins(t)
+	ctx := servertest.Operator()
+	web := certificateOf("web-01", "0x0001")
+	f.mustJoin(web, "one", "web")
+	f.mustJoin(web, "installed again", "web")
+	if !slices.Contains(f.Identity.Revoked(), servertest.Key("one")) {
+		t.Error("the key of the machine before the installation still counts")
+	}
+	another := certificateOf("web-01", "0x0002")
+	f.mustRefuse(another, "another", tutti.CodeConflict, "tutti node replace web-01")
+	wantCode(t, f.ReplaceNode(ctx, "web-01"), "", "")
+	f.mustJoin(another, "another", "web")
+
+	f.Join("web-02")
+	f.mustRefuse(certificateOf("web-02", "0x0003"), "three", tutti.CodeConflict, "tutti node replace web-02")
+	f.mustJoin(certificateOf("web-02", "0x0003"), "web-02", "web") // the machine itself, with the key that it has
+	f.mustRefuse(certificateOf("web-03", "0x0004"), "web-02", tutti.CodeRefused, "already belongs to node web-02")
+
+	wantCode(t, f.RemoveNode(ctx, "web-01"), "", "")
+	f.mustWait(another, "another", "removed before")
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "web-01"}), "", "")
+	f.mustJoin(another, "another")
+}
+
+// TestTheCRLNamesNodes checks that a new CRL names the nodes that it revokes, and that these nodes stay.
+func TestTheCRLNamesNodes(t *testing.T) {
+	f := newJoins(t)
+	f.mustJoin(certificateOf("web-01", "0x0001"), "one", "web")
+	f.mustJoin(certificateOf("web-02", "0x0002"), "two", "web")
+	if view := f.trust(tutti.JoinCASet{CA: "site", CRL: "0x0002"}); !slices.Equal(view.Revoked, []tutti.NodeName{"web-02"}) {
+		t.Errorf("the CRL names %v, want web-02", view.Revoked)
+	}
+	f.node("web-02")
+	f.mustRefuse(certificateOf("web-02", "0x0002"), "two", tutti.CodeRefused, "revoked")
+}
+
+// The method `certificates` lets machines ask to join with their Puppet certificates. Afterwards one of them has joined,
+// and another one is rejected.
+func (p *trimming) certificates(t *testing.T) {
+	t.Helper()
+	ctx := servertest.Operator()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := p.SetJoinCA(ctx, api.SetJoinCA{JoinCASet: tutti.JoinCASet{CA: "site", CRL: "0x0009"}})
+	must(err)
+	for i, name := range []tutti.NodeName{"cert-01", "cert-02"} {
+		request := servertest.Join(certificateOf(name, fmt.Sprintf("0x%04X", i+1)), servertest.Key(string(name)))
+		_, err = p.EnrolByCertificate(ctx, request)
+		must(err)
+		if i == 1 {
+			must(p.RejectNode(ctx, name))
+			return
+		}
+		must(p.ApproveNode(ctx, api.ApproveNode{Node: name}))
+		answer, err := p.EnrolByCertificate(ctx, request)
+		if must(err); answer.Enrolled == nil {
+			t.Fatalf("%s waits: %s", name, answer.Pending)
+		}
+	}
+}
