@@ -59,7 +59,7 @@ var (
 		&tutti.CodeResigned{Environment: "production", Code: aDigest, Counter: 7, Statement: aStatement},
 		&tutti.KeysTrusted{Counter: 1, Keys: []tutti.Digest{aDigest}, Statement: aStatement},
 		&tutti.CodeReleased{Environment: "production", Code: aDigest, Reason: "2 nodes are good with it"},
-		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
+		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at, Uses: 50},
 		&tutti.TokenRevoked{Token: "t1"},
 		&tutti.NodeBoxed{Node: aNode, BoxKey: "Ym94"},
 		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}, Certificate: &aCertificate},

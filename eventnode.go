@@ -19,7 +19,7 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeTrusts) }, ScopeNode, TrailOperators, KeepLast},
 }
 
-// TokenCreated creates a token with which one key may join. Hash is the digest of the token's
+// TokenCreated creates a token with which one key may join, or several keys. Hash is the digest of the token's
 // secret.
 type TokenCreated struct {
 	Token   TokenID     `json:"token"`
@@ -27,6 +27,7 @@ type TokenCreated struct {
 	Name    string      `json:"name"` // pattern
 	Groups  []GroupName `json:"groups,omitempty"`
 	Expires time.Time   `json:"expires"`
+	Uses    int         `json:"uses,omitempty"` // how many keys may join with the token; 0 means 1
 }
 
 // Kind implements Body.
@@ -35,7 +36,7 @@ func (*TokenCreated) Kind() string { return "token.created" }
 // ID implements Body.
 func (b *TokenCreated) ID() string { return string(b.Token) }
 
-// TokenRevoked ends an unused token.
+// TokenRevoked ends a token. Machines that have joined with the token stay.
 type TokenRevoked struct {
 	Token TokenID `json:"token"`
 }

@@ -45,7 +45,8 @@ type Tokens interface {
 	CreateToken(ctx context.Context, in CreateToken) (CreatedToken, error)
 	// ListTokens returns the tokens that a machine can still use to join.
 	ListTokens(ctx context.Context) ([]TokenView, error)
-	// RevokeToken ends a token before a node uses it. The error is CodeConflict if a node has already used the token.
+	// RevokeToken ends a token. The error is CodeConflict if the token was for one machine, and this machine has joined.
+	// Machines that have joined with a token for several machines stay.
 	RevokeToken(ctx context.Context, token tutti.TokenID) error
 	// SetJoinCA tells the server the Puppet CA of the site. The answer describes the CA.
 	SetJoinCA(ctx context.Context, in SetJoinCA) (JoinCAView, error)
@@ -415,11 +416,12 @@ type PauseView struct {
 	Until  time.Time `json:"until,omitzero"` // Until is zero if the pause has no end.
 }
 
-// CreateToken allows one machine to join under a name that fits the pattern.
+// CreateToken allows machines to join under names that fit the pattern.
 type CreateToken struct {
 	Name   string            `json:"name"`
 	Groups []tutti.GroupName `json:"groups,omitempty"`
 	TTL    time.Duration     `json:"ttl"`
+	Uses   int               `json:"uses,omitempty"` // how many machines may join; 0 means 1
 }
 
 // CreatedToken contains the token's text. The server shows the text only once.
@@ -435,6 +437,8 @@ type TokenView struct {
 	Name    string            `json:"name"` // pattern of the allowed names
 	Groups  []tutti.GroupName `json:"groups,omitempty"`
 	Expires time.Time         `json:"expires"`
+	Uses    int               `json:"uses,omitempty"` // how many machines may join in all
+	Used    int               `json:"used,omitempty"` // how many machines have joined
 }
 
 // IssueOperator asks for a certificate for an operator. Request is a PKCS #10 request in PEM form.

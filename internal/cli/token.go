@@ -19,7 +19,7 @@ func newTokenCommand(o *options) *cobra.Command {
 func newTokenListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the tokens that nobody has used yet",
+		Short:   "List the tokens with which machines can still join",
 		Example: "  tutti token list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,9 +36,9 @@ func newTokenListCommand(o *options) *cobra.Command {
 			}
 			var rows [][]string
 			for _, t := range tokens {
-				rows = append(rows, []string{string(t.Token), t.Name, orDash(joined(t.Groups)), day(t.Expires)})
+				rows = append(rows, []string{string(t.Token), t.Name, orDash(joined(t.Groups)), fmt.Sprintf("%d of %d", t.Used, max(1, t.Uses)), day(t.Expires)})
 			}
-			return table(cmd.OutOrStdout(), "TOKEN\tFOR\tGROUPS\tENDS", rows)
+			return table(cmd.OutOrStdout(), "TOKEN\tFOR\tGROUPS\tUSED\tENDS", rows)
 		},
 	}
 }
@@ -46,7 +46,7 @@ func newTokenListCommand(o *options) *cobra.Command {
 func newTokenRevokeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "revoke TOKEN",
-		Short:   "End a token that nobody has used",
+		Short:   "End a token: no more machines join with it",
 		Example: "  tutti token revoke TOKEN",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,13 +72,18 @@ func newTokenCreateCommand(o *options) *cobra.Command {
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "create --name PATTERN",
-		Short: "Create a token with which one machine can join",
+		Short: "Create a token with which machines can join",
 		Long: `Prints a join token. The first machine that joins with the token, under a name
 that matches PATTERN, uses it up. Hand the token to that machine on standard input:
 
-    tutti token create --name web-01 | ssh web-01 tutti join`,
+    tutti token create --name web-01 | ssh web-01 tutti join
+
+With --uses several machines join with the same token, for example the machines of an
+autoscaling group. Each of them has its own name that matches PATTERN. A machine that
+is removed later does not give its use back. "tutti token revoke" ends the token.`,
 		Example: `  tutti token create --name web-01 --group web
-  tutti token create --name 'web-*' --ttl 10m`,
+  tutti token create --name 'web-*' --ttl 10m
+  tutti token create --name 'web-*' --uses 50 --ttl 24h --group web`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.Name == "" {
@@ -99,13 +104,18 @@ that matches PATTERN, uses it up. Hand the token to that machine on standard inp
 				return printJSON(cmd.OutOrStdout(), out)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), out.Text)
-			fmt.Fprintf(cmd.ErrOrStderr(), "One machine may join as %s until %s.\n", in.Name, out.Expires.Local().Format(time.DateTime))
+			who := "One machine"
+			if in.Uses > 1 {
+				who = count(in.Uses, "machine")
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s may join as %s until %s.\n", who, in.Name, out.Expires.Local().Format(time.DateTime))
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Name, "name", "", "the node's name, or a pattern with *")
 	f.StringSliceVar(&groups, "group", nil, "a group of the node, fixed by the token (repeatable)")
+	f.IntVar(&in.Uses, "uses", 1, "how many machines may join with the token")
 	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is valid")
 	return cmd
 }

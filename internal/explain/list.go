@@ -139,8 +139,8 @@ func (rd *Reader) ListTokens(ctx context.Context) ([]api.TokenView, error) {
 	var out []api.TokenView
 	err := rd.look(ctx, func(v View) error {
 		for _, t := range v.Registry.Tokens {
-			if !t.Revoked && t.BoundTo == "" && v.Now.Before(t.Expires) {
-				out = append(out, api.TokenView{Token: t.Token, Name: t.Name, Groups: t.Groups, Expires: t.Expires})
+			if t.Left() > 0 && v.Now.Before(t.Expires) {
+				out = append(out, api.TokenView{Token: t.Token, Name: t.Name, Groups: t.Groups, Expires: t.Expires, Uses: max(1, t.Uses), Used: len(t.Used)})
 			}
 		}
 		return nil

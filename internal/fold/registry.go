@@ -44,12 +44,20 @@ type Registry struct {
 	removed map[tutti.NodeName]bool      // names of nodes that are no longer in the fleet
 }
 
-// Token lets one machine join.
+// Token lets one machine join, or several machines.
 type Token struct {
 	tutti.TokenCreated
-	BoundTo tutti.NodeKey // empty until a machine has used the token
-	Node    tutti.NodeName
+	Used    map[tutti.NodeKey]tutti.NodeName // the machines that have used the token, including removed machines
+	Ended   map[tutti.NodeKey]bool           // the machines in Used that may not use the token again
 	Revoked bool
+}
+
+// Left returns how many more machines may join with the token, if it has not expired.
+func (t *Token) Left() int {
+	if t.Revoked {
+		return 0
+	}
+	return max(0, max(1, t.Uses)-len(t.Used))
 }
 
 // Node is a node that has joined.
@@ -134,7 +142,7 @@ func (r *Registry) apply(e tutti.Event) {
 		delete(r.jobs, b.Job)
 		r.dropCode(old)
 	case *tutti.TokenCreated:
-		r.Tokens[b.Token] = &Token{TokenCreated: *b}
+		r.Tokens[b.Token] = &Token{TokenCreated: *b, Used: map[tutti.NodeKey]tutti.NodeName{}, Ended: map[tutti.NodeKey]bool{}}
 	case *tutti.TokenRevoked:
 		r.revoke(b.Token)
 	case *tutti.NodeEnrolled:
@@ -230,14 +238,14 @@ func (r *Registry) resigned(b *tutti.CodeResigned) {
 
 func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	if t := r.Tokens[b.Token]; t != nil {
-		t.BoundTo, t.Node = b.Key, b.Node
+		t.Used[b.Key] = b.Node
 	}
 	n := &Node{NodeEnrolled: *b, JoinedAt: e.At, Since: tutti.Fence{Epoch: r.epoch, Seq: e.Seq}}
 	switch old := r.Nodes[b.Node]; {
 	case old == nil:
 	case old.Key == b.Key: // the same machine has joined again
 		if old.Token != b.Token {
-			r.revoke(old.Token)
+			r.endUse(old)
 		}
 		n = old
 		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Pinned = *b, e.At, false, tutti.Pinned{}
@@ -279,7 +287,18 @@ func (r *Registry) drop(n *Node) {
 	delete(r.Keys, n.Key)
 	r.Revoked = append(r.Revoked, n.Key)
 	maps.DeleteFunc(r.Claims, func(_ tutti.RunID, of *Node) bool { return of == n })
-	r.revoke(n.Token)
+	r.endUse(n)
+}
+
+// The method `endUse` ends a node's use of its join token. A token for one machine is no longer valid then.
+func (r *Registry) endUse(n *Node) {
+	switch t := r.Tokens[n.Token]; {
+	case t == nil:
+	case t.Uses > 1:
+		t.Ended[n.Key] = true
+	default:
+		t.Revoked = true
+	}
 }
 
 // ByKey returns the node that owns a key, or nil.

@@ -23,8 +23,8 @@ func TestTokens(t *testing.T, side Side) {
 	}
 	tokens, err := server.ListTokens(ctx)
 	want(t, "tokens, the first to end first", []api.TokenView{
-		{Token: first.Token, Name: "db-01", Expires: first.Expires},
-		{Token: later.Token, Name: "web-*", Groups: []tutti.GroupName{"web"}, Expires: later.Expires},
+		{Token: first.Token, Name: "db-01", Expires: first.Expires, Uses: 1},
+		{Token: later.Token, Name: "web-*", Groups: []tutti.GroupName{"web"}, Expires: later.Expires, Uses: 1},
 	}, tokens, err)
 	wantCode(t, "revoke no token", server.RevokeToken(ctx, "nothing"), tutti.CodeNotFound)
 	wantCode(t, "revoke", server.RevokeToken(ctx, first.Token), "")

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -124,11 +125,18 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 		return nil, refused("this token is not known to the server; make one with: tutti token create --name %s", in.Name)
 	case t.Revoked:
 		return nil, refused("this token was revoked")
-	case t.BoundTo != "" && t.BoundTo != in.Key:
-		return nil, refused("this token was used by %s already; every node needs its own", t.Node)
-	case t.BoundTo == in.Key && t.Node != in.Name:
-		return nil, refused("this token was used for the name %s", t.Node)
-	case t.BoundTo == "" && !tx.Now.Before(t.Expires):
+	}
+	name, used := t.Used[in.Key]
+	switch {
+	case used && t.Ended[in.Key]:
+		return nil, refused("the node that has joined with this token and this key is no longer in the fleet, or has joined in another way since")
+	case used && name != in.Name:
+		return nil, refused("this token was used for the name %s", name)
+	case !used && t.Left() == 0 && t.Uses > 1:
+		return nil, refused("this token was for %d machines, and all of them have joined", t.Uses)
+	case !used && t.Left() == 0:
+		return nil, refused("this token was used by %s already; every node needs its own", slices.Sorted(maps.Values(t.Used))[0])
+	case !used && !tx.Now.Before(t.Expires):
 		return nil, refused("this token expired at %s", t.Expires.Format(time.RFC3339))
 	}
 	if ok, _ := path.Match(t.Name, string(in.Name)); !ok {

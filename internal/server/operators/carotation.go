@@ -216,7 +216,7 @@ func listOf(names []string) string {
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {
-			if t := tx.Registry.Tokens[id]; t.BoundTo == "" && !t.Revoked && tx.Now.Before(t.Expires) {
+			if t := tx.Registry.Tokens[id]; t.Left() > 0 && tx.Now.Before(t.Expires) {
 				tx.Emit(by, &tutti.TokenRevoked{Token: id})
 			}
 		}

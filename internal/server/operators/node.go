@@ -69,6 +69,7 @@ func describeMachines(met []tutti.Machine) string {
 const (
 	defaultTokenTTL = time.Hour
 	maxTokenTTL     = 30 * 24 * time.Hour
+	maxTokenUses    = 10_000
 )
 
 // CreateToken implements tutti.Tokens.
@@ -79,6 +80,13 @@ func (s *Keys) CreateToken(ctx context.Context, in api.CreateToken) (api.Created
 	}
 	if in.TTL < time.Second || in.TTL > maxTokenTTL {
 		return api.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "ttl %s: from 1s to %s", in.TTL, maxTokenTTL)
+	}
+	in.Uses = cmp.Or(in.Uses, 1)
+	if in.Uses < 1 || in.Uses > maxTokenUses {
+		return api.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "uses %d: from 1 to %d", in.Uses, maxTokenUses)
+	}
+	if in.Uses > 1 && !strings.Contains(in.Name, "*") {
+		return api.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "a token for %d machines needs a pattern with * as its name, because each machine has its own name", in.Uses)
 	}
 	for _, g := range in.Groups {
 		if err := g.Validate(); err != nil {
@@ -98,10 +106,18 @@ func (s *Keys) CreateToken(ctx context.Context, in api.CreateToken) (api.Created
 			return err
 		}
 		out.Expires = tx.Now.Add(in.TTL).UTC()
-		tx.Emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires})
+		tx.Emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires, Uses: usesOf(in)})
 		return nil
 	})
 	return out, err
+}
+
+// usesOf returns the value for the event of a new token. A token for one machine has no value, as in earlier releases.
+func usesOf(in api.CreateToken) int {
+	if in.Uses == 1 {
+		return 0
+	}
+	return in.Uses
 }
 
 // ReplaceNode implements tutti.Nodes.

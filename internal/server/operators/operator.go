@@ -2,6 +2,8 @@ package operators
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,8 +120,9 @@ func (s *Keys) RevokeToken(ctx context.Context, id tutti.TokenID) error {
 		switch {
 		case t == nil:
 			return tutti.Errorf(tutti.CodeNotFound, "no token %q; see: tutti token list", string(id))
-		case t.BoundTo != "":
-			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to remove the node: tutti node remove %s", id, t.Node, t.Node)
+		case t.Uses <= 1 && len(t.Used) > 0:
+			node := slices.Sorted(maps.Values(t.Used))[0]
+			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to remove the node: tutti node remove %s", id, node, node)
 		case !t.Revoked:
 			tx.Emit(tutti.Actor(ctx), &tutti.TokenRevoked{Token: id})
 		}
