@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,11 +58,25 @@ func TestJoinByCertificate(t *testing.T) {
 	if got := sh(t, h, join+" || echo exit $?"); !strings.Contains(got, "An operator must approve this machine first") || !strings.Contains(got, "exit 10") {
 		t.Fatalf("a machine that left the fleet, and wants to join: %s", got)
 	}
+	// Puppet itself lets the machine join, by the class of the module.
+	sh(t, h, hostTutti+" module install /root/site-ca/modules && cp "+hostTutti+" /root/site-ca/tutti")
+	class := fmt.Sprintf(`cd /root/site-ca && puppet apply --detailed-exitcodes --modulepath modules -e "class { 'tutti::agent':
+		server => '%s', pin => '%s', source => 'file:/root/site-ca/tutti', digest => '$(sha256sum < tutti | cut -d' ' -f1)' }" || echo exit $?`, view.Server, view.Pin)
+	if got := sh(t, h, class); !strings.Contains(got, "exit 2") || strings.Contains(got, "Error:") {
+		t.Fatalf("a run of Puppet while the machine waits: %s", got)
+	}
 	if err := fleet.Client.ApproveNode(ctx, api.ApproveNode{Node: leaver}); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(t, h, join); !strings.Contains(got, "Joined as "+leaver) {
-		t.Fatalf("after the approval: %s", got)
+	if got := sh(t, h, class); !strings.Contains(got, "exit 2") || !strings.Contains(got, "Exec[tutti join]") {
+		t.Fatalf("the run of Puppet after the approval: %s", got)
+	}
+	if got := sh(t, h, class); strings.Contains(got, "exit") {
+		t.Errorf("the next run of Puppet changes something: %s", got)
+	}
+	sh(t, h, "systemctl stop tutti-agent")
+	if got := sh(t, h, class+"; systemctl is-active tutti-agent"); !strings.Contains(got, "exit 2") {
+		t.Errorf("Puppet does not start the agent: %s", got)
 	}
 	execute(t, "leaver", tutti.ModeApply)
 	n, err := fleet.Client.ShowNode(ctx, leaver)

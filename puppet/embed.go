@@ -10,7 +10,7 @@ import (
 	"io/fs"
 )
 
-//go:embed bin lib metadata.json
+//go:embed bin lib manifests metadata.json
 var files embed.FS
 
 // FS returns the files of the module as they belong in a directory `tutti`.

@@ -22,7 +22,7 @@ func onDisk(t *testing.T) []string {
 		}
 		top, _, _ := strings.Cut(path, string(filepath.Separator))
 		switch top {
-		case "bin", "lib", "metadata.json":
+		case "bin", "lib", "manifests", "metadata.json":
 			paths = append(paths, filepath.ToSlash(path))
 		}
 		return nil

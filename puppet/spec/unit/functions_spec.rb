@@ -1,16 +1,7 @@
 # frozen_string_literal: true
 
-require_relative '../spec_helper'
-require 'rspec-puppet'
+require_relative '../support/puppet_types'
 require 'puppet_x/tutti/run'
-
-RSpec.configure do |config|
-  modules = Dir.mktmpdir
-  File.symlink(RealRun::MODULE, File.join(modules, 'tutti'))
-  config.module_path = modules
-  config.manifest = '/nonexistent'
-  config.after(:suite) { FileUtils.rm_rf(modules) }
-end
 
 RSpec.describe 'tutti::value', type: :puppet_function do
   let(:run) { instance_double(PuppetX::Tutti::Run) }
