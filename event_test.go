@@ -34,7 +34,7 @@ var (
 		{Name: "db", Timeout: time.Hour, Run: &tutti.RunStep{Target: "db", Accept: []tutti.Accept{tutti.AcceptFailedResources}, Limit: 2}},
 		{Name: "up", After: []tutti.StepName{"db"}, PerNode: true, Timeout: time.Minute, Wait: &tutti.WaitStep{Value: "db/ready", Equals: json.RawMessage(`{"a":1}`)}},
 	}}
-	aCertificate = tutti.NodeCertificate{Key: aDigest, Serial: "0x0005", Ends: at, Extensions: map[string]string{"pp_role": "db"}}
+	aCertificate = tutti.NodeCertificate{Key: aDigest, Serial: "0x0005", Issuer: aDigest, Ends: at, Extensions: map[string]string{"pp_role": "db"}}
 	aStatement   = tutti.Statement{Kind: tutti.StatementCode, Body: []byte(`{"fleet":"x"}`), Signatures: []tutti.Signature{{Key: aDigest, Signature: []byte("s")}}}
 	// bodies has one body of each kind, with every field set.
 	bodies = []tutti.Body{

@@ -226,6 +226,10 @@ type Group struct {
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 	// RunsEvery is the value for the group's observed nodes. If RunsEvery is 0, the fleet's value counts.
 	RunsEvery time.Duration `json:"runs_every,omitempty"`
+	// If the server hears nothing of a node of the group for longer than RemoveAfter, the server removes the node. With 0
+	// no node is removed. Only a group of joined nodes has this value. If the node is in several such groups, the longest
+	// RemoveAfter counts.
+	RemoveAfter time.Duration `json:"remove_after,omitempty"`
 }
 
 // Joined reports whether the nodes' join tokens decide which nodes are in the group.

@@ -9,9 +9,9 @@ import (
 // joinEvents are the kinds of events about machines that join with their Puppet certificate (ADR 0031).
 var joinEvents = []eventKind{
 	{func() Body { return new(JoinCASet) }, ScopeNone, TrailAlways, KeepLast},
-	{func() Body { return new(NodePending) }, ScopeNode, TrailAlways, KeepLast},
-	{func() Body { return new(NodeApproved) }, ScopeNode, TrailAlways, KeepLast},
-	{func() Body { return new(NodeRejected) }, ScopeNode, TrailAlways, KeepLast},
+	{func() Body { return new(NodePending) }, ScopeNode, TrailAlways, KeepOwn},
+	{func() Body { return new(NodeApproved) }, ScopeNode, TrailAlways, KeepOwn},
+	{func() Body { return new(NodeRejected) }, ScopeNode, TrailAlways, KeepOwn},
 }
 
 // NodeCertificate is what the Puppet certificate of a node says. The site's Puppet CA has signed it, so the node cannot
@@ -19,6 +19,7 @@ var joinEvents = []eventKind{
 type NodeCertificate struct {
 	Key    Digest    `json:"key"`    // digest of the public key. A renewed certificate has the same key
 	Serial string    `json:"serial"` // in hexadecimal digits
+	Issuer Digest    `json:"issuer"` // digest of the public key of the CA that signed the certificate
 	Ends   time.Time `json:"ends"`
 	// Extensions are the trusted extensions by their short names, for example `pp_role`. An extension without a short
 	// name has its OID as its name.

@@ -32,7 +32,7 @@ type Nodes interface {
 	ListPending(ctx context.Context) ([]PendingView, error)
 	// ApproveNode lets a machine join that waits. RejectNode refuses it.
 	ApproveNode(ctx context.Context, in ApproveNode) error
-	RejectNode(ctx context.Context, node tutti.NodeName) error
+	RejectNode(ctx context.Context, in RejectNode) error
 	ListNodes(ctx context.Context) ([]NodeView, error)
 	ReplaceNode(ctx context.Context, node tutti.NodeName) error
 	// KeepNode chooses which of two machines with the same node key is the node.

@@ -36,7 +36,8 @@ type SetJoinCA struct {
 type JoinCAView struct {
 	Subjects []string  `json:"subjects,omitempty"` // the names of the CAs; empty if the server has no CA
 	Ends     time.Time `json:"ends,omitzero"`      // when the first of the CAs ends
-	CRLEnds  time.Time `json:"crl_ends,omitzero"`  // when the first of the CRLs ends; zero if there is no CRL
+	HasCRL   bool      `json:"has_crl,omitempty"`
+	CRLEnds  time.Time `json:"crl_ends,omitzero"` // when the first of the CRLs ends; zero if no CRL says when it ends
 	// Server and Pin are what `tutti join --puppet-certificate` needs.
 	Server string       `json:"server"`
 	Pin    tutti.Digest `json:"pin"`
@@ -50,10 +51,20 @@ type PendingView struct {
 	At       time.Time `json:"at"` // when the machine first asked
 	Approved bool      `json:"approved,omitempty"`
 	Rejected bool      `json:"rejected,omitempty"`
+	// Groups are the groups that the approval names.
+	Groups []tutti.GroupName `json:"groups,omitempty"`
 }
 
-// ApproveNode lets a machine join that waits for approval, in these groups.
+// ApproveNode lets a machine join that waits for approval, in these groups. Serial is the serial number of its certificate.
+// Serial may be empty if only one machine asks under the name.
 type ApproveNode struct {
 	Node   tutti.NodeName    `json:"node"`
+	Serial string            `json:"serial,omitempty"`
 	Groups []tutti.GroupName `json:"groups,omitempty"`
+}
+
+// RejectNode refuses a machine that waits for approval. Serial is as in ApproveNode.
+type RejectNode struct {
+	Node   tutti.NodeName `json:"node"`
+	Serial string         `json:"serial,omitempty"`
 }

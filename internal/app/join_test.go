@@ -149,7 +149,9 @@ func TestAMachineJoinsWithItsCertificate(t *testing.T) {
 	wrong.Certificate, wrong.PrivateKey = site.node(t, "web-02.example.net", 17)
 	refused("a revoked certificate", wrong, tutti.CodeRefused, "revoked")
 	wrong.Certificate = by.Certificate
-	refused("the key of another certificate", wrong, tutti.CodeUnauthenticated, "private key")
+	refused("the key of another certificate", wrong, tutti.CodeInvalid, "is not the key of the certificate")
+	wrong.Certificate = by.PrivateKey
+	refused("a private key in place of the certificate", wrong, tutti.CodeInvalid, by.PrivateKey)
 	wrong.Certificate, wrong.PrivateKey = newPuppetSite(t).node(t, "web-01.example.net", 16)
 	refused("a certificate of another CA", wrong, tutti.CodeRefused, "CA")
 

@@ -133,7 +133,7 @@ operators have told the server this CA (tutti server trust-ca), and that command
 the values for --server and --pin. If an operator must approve the machine first, join
 says so and ends with exit code 10. Run the same command again later.`,
 		Example: `  tutti join --token-file token
-  tutti join --puppet-certificate --server tutti.example.net:8443 --pin DIGEST
+  tutti join --puppet-certificate --server tutti.example.net:8150 --pin DIGEST
   tutti join --again < token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

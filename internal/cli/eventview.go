@@ -168,7 +168,7 @@ func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.E
 
 func removedText(b *tutti.NodeRemoved) string {
 	if b.Replaced {
-		return "permitted another machine for node " + string(b.Node)
+		return "ended the earlier enrolment of node " + string(b.Node)
 	}
 	return "removed node " + string(b.Node)
 }

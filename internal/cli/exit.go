@@ -48,7 +48,7 @@ const exitCodes = `   0  success
    8  converge: nodes keep changing each other's data
    9  every reachable node is good; some are disconnected, silent or paused
   10  a job that the server began: some nodes are not good; they run later, or when
-      a person runs them
+      a person runs them; join: an operator must approve the machine first
   70  an error in tutti itself
  130  interrupted; the job goes on`
 

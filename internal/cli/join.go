@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,12 +58,12 @@ Without FILE the command shows the CA that the server knows.`,
 			question := "end joins with Puppet certificates"
 			if len(args) > 0 {
 				question = "let machines with certificates of the CA in " + args[0] + " join"
-				if in.CA, err = readText(args[0]); err != nil {
+				if in.CA, err = readPublic(args[0]); err != nil {
 					return err
 				}
 			}
 			if crl != "" {
-				if in.CRL, err = readText(crl); err != nil {
+				if in.CRL, err = readPublic(crl); err != nil {
 					return err
 				}
 			}
@@ -83,8 +85,12 @@ Without FILE the command shows the CA that the server knows.`,
 	return cmd
 }
 
-func readText(path string) (string, error) {
+// readPublic reads a file that the command sends to the server. It refuses a file with a private key.
+func readPublic(path string) (string, error) {
 	raw, err := os.ReadFile(path)
+	if err == nil && strings.Contains(string(raw), "PRIVATE KEY-----") {
+		return "", tutti.Errorf(tutti.CodeInvalid, "%s contains a private key, which must not leave its machine; nothing was sent", path)
+	}
 	return string(raw), tutti.Wrap(tutti.CodeInvalid, err, "read the file")
 }
 
@@ -98,9 +104,12 @@ func (o *options) printJoinCA(cmd *cobra.Command, view api.JoinCAView) error {
 		return nil
 	}
 	fmt.Fprintf(out, "CA: %s, until %s\n", strings.Join(view.Subjects, ", "), day(view.Ends))
-	if view.CRLEnds.IsZero() {
+	switch {
+	case !view.HasCRL:
 		fmt.Fprintln(out, "CRL: none. A revoked certificate still lets a machine join.")
-	} else {
+	case view.CRLEnds.IsZero():
+		fmt.Fprintln(out, "CRL: without an end")
+	default:
 		fmt.Fprintf(out, "CRL: until %s\n", day(view.CRLEnds))
 	}
 	fmt.Fprintf(out, "A machine joins with:\n  tutti join --puppet-certificate --server %s --pin %s\n", view.Server, view.Pin)
@@ -138,6 +147,9 @@ below "join" in the fleet file lets in. Approve or reject each of them.`,
 					state = "rejected"
 				case p.Approved:
 					state = "approved"
+					if len(p.Groups) > 0 {
+						state += " for " + joined(p.Groups)
+					}
 				}
 				rows = append(rows, []string{string(p.Node), state, p.At.Local().Format(time.DateTime), p.Certificate.Serial, extensionText(p.Certificate.Extensions), p.Why})
 			}
@@ -146,22 +158,32 @@ below "join" in the fleet file lets in. Approve or reject each of them.`,
 	}
 }
 
-// extensionText returns the trusted extensions in one line.
+// plainValue matches the values of extensions that are shown without quotes.
+var plainValue = regexp.MustCompile(`^[\w.:/@+-]+$`)
+
+// extensionText returns the trusted extensions in one line. A value with other characters is in quotes, so that it cannot
+// look like another extension.
 func extensionText(extensions map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(extensions)) {
-		out = append(out, name+"="+extensions[name])
+		value := extensions[name]
+		if !plainValue.MatchString(value) {
+			value = strconv.Quote(value)
+		}
+		out = append(out, name+"="+value)
 	}
 	return cmp.Or(strings.Join(out, " "), "-")
 }
 
 func newNodeApproveCommand(o *options) *cobra.Command {
 	var groups []string
+	var serial string
 	cmd := &cobra.Command{
 		Use:   "approve NODE",
 		Short: "Approve a machine that wants to join",
 		Long: `Lets a machine join with its Puppet certificate (see tutti node pending). The machine
-joins when it asks the next time. The approval is for this certificate's key only.`,
+joins when it asks the next time. The approval is for this certificate's key only. If
+machines with different certificates ask under one name, --serial chooses one.`,
 		Example: "  tutti node approve web-01.example.net --group web",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -169,7 +191,7 @@ joins when it asks the next time. The approval is for this certificate's key onl
 			if err != nil {
 				return err
 			}
-			in := api.ApproveNode{Node: tutti.NodeName(args[0])}
+			in := api.ApproveNode{Node: tutti.NodeName(args[0]), Serial: serial}
 			for _, g := range groups {
 				in.Groups = append(in.Groups, tutti.GroupName(g))
 			}
@@ -179,6 +201,32 @@ joins when it asks the next time. The approval is for this certificate's key onl
 			return o.done(cmd, fmt.Sprintf("Node %s joins when it asks the next time.\n", in.Node), map[string]any{"node": in.Node, "groups": in.Groups, "change": "approve"})
 		},
 	}
-	cmd.Flags().StringSliceVar(&groups, "group", nil, "a group with `joined: true` for the node (repeatable)")
+	cmd.Flags().StringSliceVar(&groups, "group", nil, "a group with joined: true for the node (repeatable)")
+	cmd.Flags().StringVar(&serial, "serial", "", "the serial number of the certificate")
+	return cmd
+}
+
+func newNodeRejectCommand(o *options) *cobra.Command {
+	var serial string
+	cmd := &cobra.Command{
+		Use:   "reject NODE",
+		Short: "Reject a machine that wants to join with its Puppet certificate",
+		Long: `Refuses a machine that waits for approval (see tutti node pending), until you approve it.
+If machines with different certificates ask under one name, --serial chooses one.`,
+		Example: "  tutti node reject web-01.example.net",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			in := api.RejectNode{Node: tutti.NodeName(args[0]), Serial: serial}
+			if err := server.RejectNode(cmd.Context(), in); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Node %s is rejected. To let it join later: tutti node approve %s\n", in.Node, in.Node), map[string]any{"node": in.Node, "change": "reject"})
+		},
+	}
+	cmd.Flags().StringVar(&serial, "serial", "", "the serial number of the certificate")
 	return cmd
 }

@@ -77,7 +77,7 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
-	var list, joined *yaml.Node
+	var list, joined, removes *yaml.Node
 	complete := r.mapping(e.value, what, fields{
 		"nodes":  func(n *yaml.Node) { list = n },
 		"joined": func(n *yaml.Node) { joined = n },
@@ -86,7 +86,11 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
 		"runs_every":       func(n *yaml.Node) { group.RunsEvery = runsEvery(r, n, what+": runs_every") },
+		"remove_after":     func(n *yaml.Node) { removes = n; group.RemoveAfter = removeAfter(r, n, what+": remove_after") },
 	})
+	if list != nil && removes != nil {
+		r.report(removes, "use `joined: true` and a rule in `join`, or a token", "%s: remove_after needs `joined: true`: the fleet file lists the nodes of this group", what)
+	}
 	if list != nil {
 		nodes = r.texts(list, what+": nodes")
 		for _, node := range nodes {

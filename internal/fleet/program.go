@@ -48,6 +48,21 @@ func runsEvery(r *reader, n *yaml.Node, what string) time.Duration {
 	return d
 }
 
+// The limits of remove_after. A shorter time would remove a node that is only restarting.
+const (
+	minRemoveAfter = 10 * time.Minute
+	maxRemoveAfter = 365 * 24 * time.Hour
+)
+
+// removeAfter returns how long the nodes of a group may be silent.
+func removeAfter(r *reader, n *yaml.Node, what string) time.Duration {
+	d := r.duration(n, what)
+	if d != 0 && (d < minRemoveAfter || d > maxRemoveAfter) {
+		r.report(n, "how long a node may be silent before the server removes it, like 24h", "%s: %s; allowed are %s to %s", what, Duration(d), Duration(minRemoveAfter), Duration(maxRemoveAfter))
+	}
+	return d
+}
+
 // runOptionKeys returns the readers for the keys of a run step that are options of Puppet.
 func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	return fields{

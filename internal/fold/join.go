@@ -6,7 +6,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Asking is a machine that has asked to join with its Puppet certificate and has not joined, or an operator's decision
+// serverActor is the actor of the server's own events.
+const serverActor = "server"
+
+// Asking is a machine that has asked to join with its Puppet certificate and has not joined, with an operator's decision
 // about this machine.
 type Asking struct {
 	tutti.NodePending
@@ -20,20 +23,32 @@ func (r *Registry) applyJoin(e tutti.Event) {
 	case *tutti.JoinCASet:
 		r.JoinCA = *b
 	case *tutti.NodePending:
-		r.Asking[b.Node] = &Asking{NodePending: *b, At: e.At}
+		if r.Asking[b.Node] == nil {
+			r.Asking[b.Node] = map[tutti.Digest]*Asking{}
+		}
+		r.Asking[b.Node][b.Certificate.Key] = &Asking{NodePending: *b, At: e.At}
 	case *tutti.NodeApproved:
-		if a := r.Asking[b.Node]; a != nil {
+		if a := r.Asking[b.Node][b.Key]; a != nil {
 			a.Approved, a.Rejected = b, false
 		}
 	case *tutti.NodeRejected:
-		if a := r.Asking[b.Node]; a != nil {
+		if a := r.Asking[b.Node][b.Key]; a != nil {
 			a.Approved, a.Rejected = nil, true
 		}
 	case *tutti.NodeEnrolled:
-		delete(r.Asking, b.Node)
+		if b.Certificate != nil {
+			delete(r.Asking[b.Node], b.Certificate.Key)
+		}
 		delete(r.removed, b.Node)
 	case *tutti.NodeRemoved:
-		if !b.Replaced {
+		if b.Replaced {
+			return
+		}
+		for _, a := range r.Asking[b.Node] { // an approval from the time before the removal does not count
+			a.Approved = nil
+		}
+		// The server itself removes only nodes that are silent. Such a node may come back.
+		if e.By != serverActor {
 			r.removed[b.Node] = true
 		}
 	}

@@ -34,8 +34,9 @@ type Registry struct {
 	Operators  Operators
 	Pauses     map[string]Pause // by target; pauses that have ended are included
 	Rotation   Rotation
-	JoinCA     tutti.JoinCASet            // the Puppet CA of the site
-	Asking     map[tutti.NodeName]*Asking // machines that have asked to join with their Puppet certificate
+	JoinCA     tutti.JoinCASet // the Puppet CA of the site
+	// Asking has the machines that have asked to join with their Puppet certificate, by name and public key.
+	Asking map[tutti.NodeName]map[tutti.Digest]*Asking
 
 	epoch   uint64 // the present epoch
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
@@ -92,7 +93,7 @@ func newRegistry() *Registry {
 		Claims:     map[tutti.RunID]*Node{},
 		Operators:  Operators{},
 		Pauses:     map[string]Pause{},
-		Asking:     map[tutti.NodeName]*Asking{},
+		Asking:     map[tutti.NodeName]map[tutti.Digest]*Asking{},
 
 		epoch:   1,
 		jobs:    map[tutti.JobID]tutti.Digest{},

@@ -21,7 +21,7 @@ var bodies = [][2]string{
 	{"jobs/start", `{"plan":"deploy","mode":"noop"}`}, {"jobs/cancel", `{"job":"deploy-1","reason":"r","now":true}`}, {"jobs/list", `{}`},
 	{"runs/record", `"00000000-0000-4000-8000-000000000001"`}, {"tokens/create", `{"name":"web-*","groups":["web"],"ttl":3600000000000}`},
 	{"join/ca", `{"ca":"ca one","no_crl":true}`}, {"join/show", `{}`}, {"nodes/pending", `{}`}, {"nodes/approve", `{"node":"db-01","groups":["web"]}`},
-	{"nodes/reject", `"db-01"`},
+	{"nodes/reject", `{"node":"db-01"}`},
 	{"tokens/list", `{}`}, {"tokens/revoke", `"t"`}, {"operators/list", `{}`}, {"operators/revoke", `{"operator":"eve","reason":"r"}`},
 	{"operators/issue", `{"operator":"eve","request":"AAAA","code_key":true}`}, {"operators/renew", `{"request":"AAAA"}`},
 	{"nodes/list", `{}`}, {"nodes/replace", `"db-01"`}, {"nodes/remove", `"db-01"`}, {"blobs/missing", `["` + string(tutti.DigestOf(nil)) + `"]`},

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 
-	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 )
 
@@ -26,8 +25,8 @@ func (j joins) ApproveNode(ctx context.Context, in api.ApproveNode) error {
 }
 
 // RejectNode implements tutti.Nodes.
-func (j joins) RejectNode(ctx context.Context, node tutti.NodeName) error {
-	return tell(ctx, j.c, callRejectNode, node)
+func (j joins) RejectNode(ctx context.Context, in api.RejectNode) error {
+	return tell(ctx, j.c, callRejectNode, in)
 }
 
 // SetJoinCA implements tutti.Tokens.

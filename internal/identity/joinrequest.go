@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -27,6 +28,25 @@ type JoinRequest struct {
 	BoxKey      string        `json:"box_key"`
 	Signature   []byte        `json:"signature"` // by Key
 	Proof       []byte        `json:"proof"`     // by the certificate's key
+}
+
+// CheckPuppetFiles checks Puppet's certificate of a machine and its private key, both in PEM, before anything is sent to a
+// server. It returns CodeInvalid with the words "certificate" or "private key" if one of them cannot be used, or if they
+// do not belong together.
+func CheckPuppetFiles(certificate, puppetKey []byte) error {
+	cert, err := readPuppetCert(certificate)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "certificate")
+	}
+	key, err := parsePuppetKey(puppetKey)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "private key")
+	}
+	own, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil || !bytes.Equal(own, cert.RawSubjectPublicKeyInfo) {
+		return tutti.Errorf(tutti.CodeInvalid, "the private key is not the key of the certificate of %.100q", nameOf(cert))
+	}
+	return nil
 }
 
 // BindingLabel is the label for tls.ConnectionState.ExportKeyingMaterial. The node signs the exported bytes, so that a

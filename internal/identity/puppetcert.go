@@ -19,7 +19,7 @@ import (
 
 const (
 	maxPuppetCA        = 256 << 10 // bytes of the CA certificates and the CRLs together
-	maxPuppetCert      = 64 << 10  // bytes of a node's certificate in PEM
+	maxPuppetCert      = 12 << 10  // bytes of a node's certificate in PEM
 	maxExtensions      = 64        // trusted extensions of a certificate
 	maxExtensionLength = 1024      // bytes of the value of an extension
 )
@@ -171,6 +171,8 @@ type PuppetCert struct {
 	// Serial is the serial number in upper-case hexadecimal digits, at least four, after `0x`. This is the form in the
 	// CA's inventory.txt.
 	Serial string
+	// Issuer is the digest of the public key of the CA that signed the certificate.
+	Issuer tutti.Digest
 	// Ends is the time at which the certificate ends.
 	Ends time.Time
 	// Extensions has the trusted extensions by Puppet's short name. If Puppet has no short name for an extension, the key
@@ -182,7 +184,8 @@ type PuppetCert struct {
 // returns CodeInvalid if certPEM is not a certificate. Verify returns CodeRefused with the reason if the CA does not
 // vouch for the certificate now, or if the certificate's name or extensions are not acceptable. If there are CRLs, there
 // must be a CRL of the certificate's issuer. The CRL of a CA that signed an intermediate CA may be missing. No CRL on
-// the way to the root may have ended. Verify accepts each extended key usage.
+// the way to the root may have ended. Verify accepts each extended key usage. With an error, the result has at most the name
+// and the serial number, for the audit trail.
 func (ca *PuppetCA) Verify(certPEM []byte, now time.Time) (PuppetCert, error) {
 	cert, err := readPuppetCert(certPEM)
 	if err != nil {
@@ -193,20 +196,23 @@ func (ca *PuppetCA) Verify(certPEM []byte, now time.Time) (PuppetCert, error) {
 			nameOf(cert))
 	}
 	name, err := certname(cert)
+	var issuer tutti.Digest
 	if err == nil {
-		err = ca.checkIssuer(cert, now)
+		issuer, err = ca.checkIssuer(cert, now)
 	}
 	if err == nil {
 		err = ca.checkChains(cert, now)
 	}
+	out := PuppetCert{Name: name, Serial: puppetSerial(cert.SerialNumber)}
 	if err != nil {
-		return PuppetCert{}, err
+		return out, err
 	}
 	extensions, err := trustedExtensions(cert)
 	if err != nil {
-		return PuppetCert{}, err
+		return out, err
 	}
-	return PuppetCert{Name: name, Key: pinOf(cert), Serial: puppetSerial(cert.SerialNumber), Ends: cert.NotAfter, Extensions: extensions}, nil
+	out.Key, out.Issuer, out.Ends, out.Extensions = pinOf(cert), issuer, cert.NotAfter, extensions
+	return out, nil
 }
 
 // certname returns the only common name of a certificate. If a certificate had several, Puppet and Tutti could choose
@@ -229,8 +235,9 @@ func certname(cert *x509.Certificate) (tutti.NodeName, error) {
 	return name, nil
 }
 
-// checkIssuer checks that one of the CAs signed the certificate, and that both are valid now.
-func (ca *PuppetCA) checkIssuer(cert *x509.Certificate, now time.Time) error {
+// checkIssuer checks that one of the CAs signed the certificate, and that both are valid now. It returns the digest of
+// this CA's public key.
+func (ca *PuppetCA) checkIssuer(cert *x509.Certificate, now time.Time) (issuer tutti.Digest, err error) {
 	who, found := "Puppet certificate of "+cert.Subject.CommonName, false
 	var ended, weak error
 	for _, c := range ca.cas {
@@ -243,29 +250,33 @@ func (ca *PuppetCA) checkIssuer(cert *x509.Certificate, now time.Time) error {
 		} else if err == nil && now.After(c.NotAfter) {
 			ended = tutti.Errorf(tutti.CodeRefused, "%s: its CA %.100q ended at %s", who, nameOf(c), c.NotAfter.Format(time.RFC3339))
 		} else if err == nil {
-			found = true
+			found, issuer = true, pinOf(c)
 		}
 	}
 	switch {
 	case found && now.After(cert.NotAfter):
-		return tutti.Errorf(tutti.CodeRefused, "%s: it expired at %s", who, cert.NotAfter.Format(time.RFC3339))
+		return "", tutti.Errorf(tutti.CodeRefused, "%s: it expired at %s", who, cert.NotAfter.Format(time.RFC3339))
 	case found && now.Before(cert.NotBefore):
-		return tutti.Errorf(tutti.CodeRefused, "%s: it is not valid before %s; check the clocks", who, cert.NotBefore.Format(time.RFC3339))
+		return "", tutti.Errorf(tutti.CodeRefused, "%s: it is not valid before %s; check the clocks", who, cert.NotBefore.Format(time.RFC3339))
 	case found:
-		return nil
+		return issuer, nil
 	case ended != nil:
-		return ended
+		return "", ended
 	case weak != nil:
-		return weak
+		return "", weak
 	}
-	return tutti.Errorf(tutti.CodeRefused, "%s: another CA signed it, with the name %.100q; this fleet trusts %.500q",
+	return "", tutti.Errorf(tutti.CodeRefused, "%s: another CA signed it, with the name %.100q; this fleet trusts %.500q",
 		who, cert.Issuer.String(), strings.Join(ca.Subjects(), ", "))
 }
 
-// Revokes reports whether one of the CRLs has the serial number. The number has the form of PuppetCert.Serial.
-func (ca *PuppetCA) Revokes(serial string) bool {
-	for _, crls := range ca.crls {
-		for _, crl := range crls {
+// Revokes reports whether a CRL of a CA has the serial number. The arguments have the form of PuppetCert.Issuer and
+// PuppetCert.Serial.
+func (ca *PuppetCA) Revokes(issuer tutti.Digest, serial string) bool {
+	for _, c := range ca.cas {
+		if pinOf(c) != issuer {
+			continue
+		}
+		for _, crl := range ca.crls[issuerID(c)] {
 			for _, entry := range crl.RevokedCertificateEntries {
 				if puppetSerial(entry.SerialNumber) == serial {
 					return true

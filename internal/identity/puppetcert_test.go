@@ -228,7 +228,7 @@ func TestPuppetVerify(t *testing.T) {
 		{"two certificates", all, good + middle.pem(), tutti.CodeInvalid, "2 certificates"},
 		{"nothing", all, "", tutti.CodeInvalid, "0 certificates"},
 		{"no certificate", all, puppetPEM("CERTIFICATE", []byte("x")), tutti.CodeInvalid, "Puppet certificate: "},
-		{"too large", all, strings.Repeat(" ", 64<<10) + good, tutti.CodeInvalid, "at most 65536"},
+		{"too large", all, strings.Repeat(" ", 12<<10) + good, tutti.CodeInvalid, "at most 12288"},
 	} {
 		ca, err := identity.ReadPuppetCA([]byte(root.pem()+middle.pem()+old.pem()), []byte(c.crl))
 		if err != nil {
@@ -241,7 +241,7 @@ func TestPuppetVerify(t *testing.T) {
 		}
 		der, err := x509.MarshalPKIXPublicKey(key.Public())
 		must(t, err)
-		want := identity.PuppetCert{Name: "web.example.net", Key: tutti.DigestOf(der), Serial: "0x0010", Ends: day(100), Extensions: map[string]string{}}
+		want := identity.PuppetCert{Name: "web.example.net", Key: tutti.DigestOf(der), Serial: "0x0010", Issuer: tutti.DigestOf(middle.cert.RawSubjectPublicKeyInfo), Ends: day(100), Extensions: map[string]string{}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", c.reason, diff)
 		}
@@ -249,6 +249,23 @@ func TestPuppetVerify(t *testing.T) {
 }
 
 // A renewed CA has the same key. A certificate is valid if one of the CA's two certificates is not revoked.
+// TestARevokedNodeIsNamed checks that a serial number counts only with the CA that revoked it.
+func TestARevokedNodeIsNamed(t *testing.T) {
+	root := newPuppetSite(t, nil, "Root", newECKey(t), day(1000))
+	middle := newPuppetSite(t, root, "Middle", newECKey(t), day(1000))
+	ca, err := identity.ReadPuppetCA([]byte(root.pem()+middle.pem()), []byte(root.crl(t, day(9), 16)+middle.crl(t, day(9), 17)))
+	must(t, err)
+	for _, c := range []struct {
+		site   *puppetSite
+		serial string
+		want   bool
+	}{{root, "0x0010", true}, {root, "0x0011", false}, {middle, "0x0010", false}, {middle, "0x0011", true}} {
+		if got := ca.Revokes(tutti.DigestOf(c.site.cert.RawSubjectPublicKeyInfo), c.serial); got != c.want {
+			t.Errorf("%s revokes %s: %v, want %v", c.site.cert.Subject, c.serial, got, c.want)
+		}
+	}
+}
+
 func TestPuppetVerifyWithARenewedCA(t *testing.T) {
 	root := newPuppetSite(t, nil, "Root", newECKey(t), day(1000))
 	middle := newPuppetSite(t, root, "Middle", newECKey(t), day(50))

@@ -46,6 +46,9 @@ func JoinByCertificate(ctx context.Context, o JoinOptions, by PuppetIdentity) (n
 	if err != nil {
 		return "", "", tutti.Wrap(tutti.CodeInvalid, err, "the private key of Puppet's certificate")
 	}
+	if err := identity.CheckPuppetFiles(certificate, key); err != nil { // a private key must not leave the machine by mistake
+		return "", "", tutti.Wrap(tutti.CodeInvalid, err, "%s and %s", by.Certificate, by.PrivateKey)
+	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	name, err = join(o, func(node identity.NodeIdentity, _ tutti.NodeName) (identity.EnrolResponse, error) {

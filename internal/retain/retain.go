@@ -134,6 +134,9 @@ var rules = map[string]rule{
 	"token.revoked":    {nil, needsToken},
 	"node.enrolled":    {noteEnrolled, always},
 	"node.removed":     {noteRemoved, always},
+	"node.pending":     {nil, always}, // an approval counts for one of several certificates of a name
+	"node.approved":    {nil, always},
+	"node.rejected":    {nil, always},
 	"node.replaceable": {noteNode, isLastOfNode},
 
 	"job.started":  {noteJob, needsJob},

@@ -22,6 +22,7 @@ type decider struct {
 	held    bool      // the disk had no room at the last decision
 	heldTo  time.Time // when the disk last had no room
 	rung    map[tutti.JobID]rungLeases
+	goneAt  time.Time // before this time the server does not look for nodes that are gone
 	resting time.Time // before this time the server takes no decision on converge steps
 }
 
@@ -63,6 +64,7 @@ func (d *decider) Decide(t *writer.Tx) {
 		tx.Emit(core.ActorServer, b)
 		tx.MayCut()
 	}
+	d.removeGone(tx)
 	held := d.hold(tx)
 	view := engine.View{
 		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen,

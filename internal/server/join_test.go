@@ -33,6 +33,7 @@ fleet: test
 environment: {name: production, path: ./code}
 groups:
   web: {joined: true}
+  more: {joined: true}
   listed: {nodes: [listed-01]}
 join:
   - {certname: "web-*", extensions: {pp_role: "w*"}, groups: web}
@@ -118,6 +119,14 @@ func (f joins) node(name tutti.NodeName) api.NodeView {
 	return api.NodeView{}
 }
 
+// The method `audited` fails if no entry of the audit trail has this reason.
+func (f joins) audited(reason string) {
+	f.t.Helper()
+	if f.count(func(b tutti.Body) bool { d, ok := b.(*tutti.Denied); return ok && strings.Contains(d.Reason, reason) }) == 0 {
+		f.t.Errorf("no entry of the audit trail says %q", reason)
+	}
+}
+
 // TestAMachineJoinsByARule checks that the first rule that fits decides, and that a second request of the same machine
 // writes no second event.
 func TestAMachineJoinsByARule(t *testing.T) {
@@ -132,9 +141,11 @@ func TestAMachineJoinsByARule(t *testing.T) {
 	if got := f.count(func(b tutti.Body) bool { e, ok := b.(*tutti.NodeEnrolled); return ok && e.Node == "web-01" }); got != 1 {
 		t.Errorf("%d events say that the node has joined, want 1", got)
 	}
+	f.Push(strings.Replace(joinFleet, "groups: web}", "groups: [web, more]}", 1) + "  \n")
+	f.mustJoin(web, "one", "more", "web") // the rule has other groups now
 	renewed := web
 	renewed.Serial = "0x0011" // Puppet 8 renews a certificate and keeps its key
-	f.mustJoin(renewed, "one", "web")
+	f.mustJoin(renewed, "one", "more", "web")
 }
 
 // TestAMachineWaitsForApproval checks that a machine that no rule fits joins only after an approval, that the approval is
@@ -155,16 +166,24 @@ func TestAMachineWaitsForApproval(t *testing.T) {
 	}
 	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-02"}), tutti.CodeNotFound, "tutti node pending")
 	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Groups: []tutti.GroupName{"listed"}}), tutti.CodeInvalid, "joined: true")
-	wantCode(t, f.RejectNode(ctx, "db-01"), "", "")
-	f.mustRefuse(db, "one", tutti.CodeRefused, "rejected")
-	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Groups: []tutti.GroupName{"web"}}), "", "")
-	f.mustWait(certificateOf("db-01", "0x0005"), "thief", "no rule") // this request is for another key, so it replaces the approved one
+	other := certificateOf("db-01", "0x0005")
+	f.mustWait(other, "another", "no rule")
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01"}), tutti.CodeConflict, "--serial: 0x0001, 0x0005")
+	wantCode(t, f.RejectNode(ctx, api.RejectNode{Node: "db-01", Serial: "0x0009"}), tutti.CodeNotFound, "0x0001, 0x0005")
+	wantCode(t, f.RejectNode(ctx, api.RejectNode{Node: "db-01", Serial: "0x0005"}), "", "")
+	f.mustRefuse(other, "another", tutti.CodeRefused, "rejected")
 	f.mustWait(db, "one", "no rule")
-	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Groups: []tutti.GroupName{"web"}}), "", "")
+	groups := []tutti.GroupName{"web", "web"}
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "db-01", Serial: "0x0001", Groups: groups}), "", "")
+	f.mustRefuse(other, "another", tutti.CodeRefused, "rejected")
 	f.mustJoin(db, "one", "web")
-	if pending, err = f.ListPending(ctx); err != nil || len(pending) != 0 {
-		t.Errorf("after the join: pending %+v, %v", pending, err)
+	if pending, err = f.ListPending(ctx); err != nil || len(pending) != 1 || !pending[0].Rejected {
+		t.Errorf("after the join: pending %+v, %v, want the rejected machine", pending, err)
 	}
+	for i := range 20 {
+		_, _, err = f.ask(certificateOf("db-02", fmt.Sprintf("0x%04X", 100+i)), "many")
+	}
+	wantCode(t, err, tutti.CodeUnavailable, "too many")
 }
 
 // TestCertificatesThatLetNobodyJoin checks the requests that the server refuses.
@@ -177,6 +196,7 @@ func TestCertificatesThatLetNobodyJoin(t *testing.T) {
 	f.mustRefuse(revoked, "one", tutti.CodeRefused, "revoked")
 	f.mustRefuse(old, "one", tutti.CodeRefused, "ended")
 	f.mustRefuse(certificateOf("listed", "0x0003"), "one", tutti.CodeConflict, "has a group")
+	f.audited("the certificate is revoked")
 	stolen := servertest.Join(certificateOf("web-01", "0x0001"), servertest.Key("one"))
 	stolen.Proof = []byte("signed by another key")
 	_, err := f.EnrolByCertificate(ctx, stolen)
@@ -221,8 +241,16 @@ func TestAnotherMachineOfTheName(t *testing.T) {
 	f.mustJoin(certificateOf("web-02", "0x0003"), "web-02", "web") // the machine itself, with the key that it has
 	f.mustRefuse(certificateOf("web-03", "0x0004"), "web-02", tutti.CodeRefused, "already belongs to node web-02")
 
+	f.mustJoin(certificateOf("web-04", "0x0006"), "four", "web")
+	wantCode(t, f.ReplaceNode(ctx, "web-04"), "", "")
+	f.mustJoin(certificateOf("web-04", "0x0007"), "five", "web")
+
 	wantCode(t, f.RemoveNode(ctx, "web-01"), "", "")
 	f.mustWait(another, "another", "removed before")
+	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "web-01"}), "", "")
+	f.Join("web-01")
+	wantCode(t, f.RemoveNode(ctx, "web-01"), "", "")
+	f.mustWait(another, "another", "removed before") // the approval was from the time before the removal
 	wantCode(t, f.ApproveNode(ctx, api.ApproveNode{Node: "web-01"}), "", "")
 	f.mustJoin(another, "another")
 }
@@ -257,7 +285,7 @@ func (p *trimming) certificates(t *testing.T) {
 		_, err = p.EnrolByCertificate(ctx, request)
 		must(err)
 		if i == 1 {
-			must(p.RejectNode(ctx, name))
+			must(p.RejectNode(ctx, api.RejectNode{Node: name}))
 			return
 		}
 		must(p.ApproveNode(ctx, api.ApproveNode{Node: name}))

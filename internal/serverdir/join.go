@@ -30,18 +30,20 @@ func (c *joinCA) of(ca tutti.JoinCASet) (*identity.PuppetCA, error) {
 	return read, nil
 }
 
+// ProveJoin implements server.Identity.
+func (s *Identity) ProveJoin(in api.JoinRequest) error {
+	req := identity.JoinRequest{Certificate: in.Certificate, Key: in.Key, BoxKey: in.BoxKey, Signature: in.Signature, Proof: in.Proof}
+	return req.Verify(in.Binding)
+}
+
 // VerifyJoin implements server.Identity.
 func (s *Identity) VerifyJoin(in api.JoinRequest, ca tutti.JoinCASet, now time.Time) (tutti.NodeName, tutti.NodeCertificate, error) {
-	req := identity.JoinRequest{Certificate: in.Certificate, Key: in.Key, BoxKey: in.BoxKey, Signature: in.Signature, Proof: in.Proof}
-	if err := req.Verify(in.Binding); err != nil {
-		return "", tutti.NodeCertificate{}, err
-	}
 	read, err := s.joinCA.of(ca)
 	if err != nil {
 		return "", tutti.NodeCertificate{}, err
 	}
 	got, err := read.Verify([]byte(in.Certificate), now)
-	return got.Name, tutti.NodeCertificate{Key: got.Key, Serial: got.Serial, Ends: got.Ends, Extensions: got.Extensions}, err
+	return got.Name, tutti.NodeCertificate{Key: got.Key, Serial: got.Serial, Issuer: got.Issuer, Ends: got.Ends, Extensions: got.Extensions}, err
 }
 
 // ReadJoinCA implements server.Identity.
@@ -54,6 +56,6 @@ func (s *Identity) ReadJoinCA(ca tutti.JoinCASet) (api.JoinCAView, func(tutti.No
 	if err != nil {
 		return view, nil, err
 	}
-	view.Subjects, view.Ends, view.CRLEnds = read.Subjects(), read.Ends(), read.CRLEnds()
-	return view, func(c tutti.NodeCertificate) bool { return read.Revokes(c.Serial) }, nil
+	view.Subjects, view.Ends, view.CRLEnds, view.HasCRL = read.Subjects(), read.Ends(), read.CRLEnds(), ca.CRL != ""
+	return view, func(c tutti.NodeCertificate) bool { return read.Revokes(c.Issuer, c.Serial) }, nil
 }

@@ -93,6 +93,18 @@ func Join(c Certificate, key tutti.NodeKey) api.JoinRequest {
 	}
 }
 
+// ProveJoin implements server.Identity.
+func (i *Identity) ProveJoin(in api.JoinRequest) error {
+	var c Certificate
+	if err := json.Unmarshal([]byte(in.Certificate), &c); err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "certificate")
+	}
+	if string(in.Signature) != "signed by "+string(in.Key) || string(in.Proof) != "signed by "+string(c.Key) {
+		return tutti.Errorf(tutti.CodeUnauthenticated, "not signed by both keys")
+	}
+	return nil
+}
+
 // VerifyJoin implements server.Identity. The CRL of a CA is the list of the revoked serial numbers, with spaces.
 func (i *Identity) VerifyJoin(in api.JoinRequest, ca tutti.JoinCASet, now time.Time) (tutti.NodeName, tutti.NodeCertificate, error) {
 	var c Certificate
@@ -101,8 +113,6 @@ func (i *Identity) VerifyJoin(in api.JoinRequest, ca tutti.JoinCASet, now time.T
 	}
 	var err error
 	switch {
-	case string(in.Signature) != "signed by "+string(in.Key) || string(in.Proof) != "signed by "+string(c.Key):
-		err = tutti.Errorf(tutti.CodeUnauthenticated, "not signed by both keys")
 	case c.CA != ca.CA:
 		err = tutti.Errorf(tutti.CodeRefused, "another CA signed the certificate")
 	case slices.Contains(strings.Fields(ca.CRL), c.Serial):
@@ -120,7 +130,8 @@ func (i *Identity) ReadJoinCA(ca tutti.JoinCASet) (api.JoinCAView, func(tutti.No
 		return view, nil, tutti.Errorf(tutti.CodeInvalid, "not a CA")
 	}
 	if ca.CA != "" {
-		view.Subjects = []string{ca.CA}
+		view.Subjects, view.HasCRL = []string{ca.CA}, ca.CRL != ""
+		view.Ends = time.Now().Add(time.Hour)
 	}
 	return view, func(c tutti.NodeCertificate) bool { return slices.Contains(strings.Fields(ca.CRL), c.Serial) }, nil
 }

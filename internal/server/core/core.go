@@ -34,8 +34,9 @@ type Identity interface {
 	// VerifyEnrol checks the signature of the request and returns the hash of the token's
 	// secret.
 	VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error)
-	// VerifyJoin checks the signatures of the request, and its certificate with the CA. The result is what the
-	// certificate says.
+	// ProveJoin checks that the sender has both private keys of the request.
+	ProveJoin(in api.JoinRequest) error
+	// VerifyJoin checks the request's certificate with the CA. The result is what the certificate says.
 	VerifyJoin(in api.JoinRequest, ca tutti.JoinCASet, now time.Time) (tutti.NodeName, tutti.NodeCertificate, error)
 	// ReadJoinCA checks a CA that an operator tells the server, and describes it. The function `revokes` says whether a
 	// CRL revokes a certificate. If the CA is empty, the description only says how a machine reaches this server.

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -10,8 +11,11 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// maxAsking limits how many machines can wait for approval. Only a machine with a certificate of the site's CA can wait.
-const maxAsking = 100_000
+// These constants limit how many machines can wait for approval. Only a machine with a certificate of the site's CA can wait.
+const (
+	maxAsking     = 100_000 // names
+	maxAskingName = 8       // certificates of one name
+)
 
 // EnrolByCertificate implements tutti.Nodes. The proof is the certificate that the site's Puppet CA has signed, and the
 // signatures of both keys (ADR 0031).
@@ -19,9 +23,12 @@ func (s *Nodes) EnrolByCertificate(ctx context.Context, in api.JoinRequest) (api
 	if err := s.Opts.Space(); err != nil {
 		return api.JoinAnswer{}, err
 	}
+	if err := s.Opts.Identity.ProveJoin(in); err != nil {
+		return api.JoinAnswer{}, err // as with tokens, a key that nobody has proved is in no audit entry
+	}
 	name, certificate, err := s.certified(ctx, in)
 	if err != nil {
-		s.Denied(ctx, "key:"+string(in.Key), "join with a Puppet certificate", err)
+		s.Denied(ctx, "key:"+string(in.Key), strings.TrimSpace("join with the Puppet certificate "+certificate.Serial+" of "+string(name)), err)
 		return api.JoinAnswer{}, err
 	}
 	var pending string
@@ -33,11 +40,11 @@ func (s *Nodes) EnrolByCertificate(ctx context.Context, in api.JoinRequest) (api
 		if pending == "" {
 			return &tutti.NodeEnrolled{Node: name, Key: in.Key, BoxKey: in.BoxKey, Groups: groups, Certificate: &certificate}, nil
 		}
-		a := tx.Registry.Asking[name]
+		asking := tx.Registry.Asking[name]
 		switch {
-		case a != nil && a.Certificate.Key == certificate.Key:
-		case len(tx.Registry.Asking) >= maxAsking:
-			return nil, tutti.Errorf(tutti.CodeUnavailable, "%d machines wait for approval already; see: tutti node pending", maxAsking)
+		case asking[certificate.Key] != nil:
+		case len(tx.Registry.Asking) >= maxAsking || len(asking) >= maxAskingName:
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "too many machines wait for approval already, in all or under the name %s; see: tutti node pending", name)
 		default:
 			tx.Emit(tutti.ActorNode(name), &tutti.NodePending{Node: name, Certificate: certificate, Why: pending})
 		}
@@ -56,10 +63,11 @@ func (s *Nodes) EnrolByCertificate(ctx context.Context, in api.JoinRequest) (api
 func (s *Nodes) certified(ctx context.Context, in api.JoinRequest) (name tutti.NodeName, certificate tutti.NodeCertificate, err error) {
 	var ca tutti.JoinCASet
 	var now time.Time
-	if err := s.Look(ctx, func(v explain.View) error {
+	err = s.Look(ctx, func(v explain.View) error {
 		ca, now = v.Registry.JoinCA, v.Now
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return "", certificate, err
 	}
 	if ca.CA == "" {
@@ -82,7 +90,7 @@ func (tx *tx) admitCertificate(in api.JoinRequest, name tutti.NodeName, certific
 			return nil, "", err
 		}
 	}
-	if a := tx.Registry.Asking[name]; a != nil && a.Certificate.Key == certificate.Key {
+	if a := tx.Registry.Asking[name][certificate.Key]; a != nil {
 		switch {
 		case a.Rejected:
 			return nil, "", tutti.Errorf(tutti.CodeRefused, "an operator has rejected this machine; to let it join: tutti node approve %s", name)

@@ -53,7 +53,7 @@ func (s *Nodes) enrol(ctx context.Context, name tutti.NodeName, key tutti.NodeKe
 			return err
 		}
 		n := tx.Registry.Nodes[name]
-		if n != nil && n.Key == key && n.Token == joins.Token && sameCertificate(n.Certificate, joins.Certificate) {
+		if n != nil && n.Key == key && n.Token == joins.Token && sameGroups(n.Groups, joins.Groups) && sameCertificate(n.Certificate, joins.Certificate) {
 			return nil
 		}
 		switch {
@@ -63,7 +63,7 @@ func (s *Nodes) enrol(ctx context.Context, name tutti.NodeName, key tutti.NodeKe
 			tx.MakeWay(tutti.ActorNode(name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(name), &tutti.NodeRemoved{Node: name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		// if the groups change, the grants change, and perhaps also the mode
-		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(joins.Groups))):
+		case !sameGroups(n.Groups, joins.Groups):
 			tx.MakeWay(tutti.ActorNode(name), n, "the node has joined again, in other groups")
 			tx.Emit(tutti.ActorNode(name), &tutti.NodeRemoved{Node: name, Replaced: true})
 		}
@@ -84,6 +84,10 @@ func (s *Nodes) enrol(ctx context.Context, name tutti.NodeName, key tutti.NodeKe
 		out.Trust, out.CodeKey = told.Trust, told.CodeKey
 	}
 	return out, err
+}
+
+func sameGroups(a, b []tutti.GroupName) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // denyJoin records a machine that may not join. If the machine has shown the secret of a token, the

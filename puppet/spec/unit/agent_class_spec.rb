@@ -4,7 +4,7 @@ require_relative '../support/puppet_types'
 
 RSpec.describe 'tutti::agent', type: :class do
   let(:pin) { "sha256:#{'a' * 64}" }
-  let(:params) { { server: 'tutti.example.net:8443', pin: pin } }
+  let(:params) { { server: 'tutti.example.net:8150', pin: pin } }
 
   describe 'with a package' do
     it { is_expected.to compile.with_all_deps }
@@ -13,7 +13,7 @@ RSpec.describe 'tutti::agent', type: :class do
 
     it 'joins once, and an answer that the machine must wait is no failure' do
       is_expected.to contain_exec('tutti join').with(
-        command: ['/usr/bin/tutti', 'join', '--puppet-certificate', '--server', 'tutti.example.net:8443', '--pin', pin],
+        command: ['/usr/bin/tutti', 'join', '--puppet-certificate', '--server', 'tutti.example.net:8150', '--pin', pin],
         unless: 'test -e /var/lib/tutti/agent/identity/membership.json', returns: [0, 10]
       )
     end
@@ -39,7 +39,7 @@ RSpec.describe 'tutti::agent', type: :class do
   end
 
   describe 'absent' do
-    let(:params) { { server: 'tutti.example.net:8443', pin: pin, ensure: 'absent' } }
+    let(:params) { { server: 'tutti.example.net:8150', pin: pin, ensure: 'absent' } }
 
     it { is_expected.to compile.with_all_deps }
     it { is_expected.to contain_exec('tutti leave').with_command(['/usr/bin/tutti', 'leave', '--yes']) }
@@ -54,7 +54,7 @@ RSpec.describe 'tutti::agent', type: :class do
     'a digest without its source' => { digest: 'b' * 64 }
   }.each do |what, wrong|
     describe what do
-      let(:params) { { server: 'tutti.example.net:8443', pin: "sha256:#{'a' * 64}" }.merge(wrong) }
+      let(:params) { { server: 'tutti.example.net:8150', pin: "sha256:#{'a' * 64}" }.merge(wrong) }
 
       it { is_expected.to compile.and_raise_error(/pattern|Pattern|both source and digest/) }
     end
