@@ -216,6 +216,9 @@ type Environment struct {
 type Group struct {
 	Name  GroupName  `json:"name"`
 	Nodes []NodeName `json:"nodes,omitempty"`
+	// Trusted is a condition in CEL over the Puppet certificate of a node. If it is set, it decides which nodes are in the
+	// group, and Nodes is empty.
+	Trusted string `json:"trusted,omitempty"`
 	// Program is the program of the group's nodes. If Program is empty, the fleet's program counts.
 	Program Program `json:"program,omitempty"`
 	// Serial is true if converging runs the group's nodes one after the other. Each node must be good
@@ -232,8 +235,12 @@ type Group struct {
 	RemoveAfter time.Duration `json:"remove_after,omitempty"`
 }
 
-// Joined reports whether the nodes' join tokens decide which nodes are in the group.
+// Joined reports whether the way in which a node joined decides whether the node is in the group: by its token, by a rule,
+// by an approval or by its certificate.
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
+
+// Named reports whether tokens, rules and approvals may name the group.
+func (g Group) Named() bool { return g.Joined() && g.Trusted == "" }
 
 // Grant allows the nodes of a group to publish and read data that nodes without a grant may not
 // publish or read. Write and Read are key patterns (see ValidatePattern). Types says which

@@ -336,15 +336,17 @@ type KeepNode struct {
 
 // NodeView is a node in a list.
 type NodeView struct {
-	Node      tutti.NodeName    `json:"node"`
-	Key       tutti.NodeKey     `json:"key"`
-	Groups    []tutti.GroupName `json:"groups"`
-	JoinedAt  time.Time         `json:"joined_at"`
-	SeenAt    time.Time         `json:"seen_at,omitzero"`
-	Connected bool              `json:"connected"`
-	Stopped   bool              `json:"stopped,omitempty"`
-	Version   string            `json:"version,omitempty"`
-	Puppet    string            `json:"puppet,omitempty"`
+	Node   tutti.NodeName    `json:"node"`
+	Key    tutti.NodeKey     `json:"key"`
+	Groups []tutti.GroupName `json:"groups"`
+	// GroupsWhy says for each group why the node is in it.
+	GroupsWhy map[tutti.GroupName]string `json:"groups_why,omitempty"`
+	JoinedAt  time.Time                  `json:"joined_at"`
+	SeenAt    time.Time                  `json:"seen_at,omitzero"`
+	Connected bool                       `json:"connected"`
+	Stopped   bool                       `json:"stopped,omitempty"`
+	Version   string                     `json:"version,omitempty"`
+	Puppet    string                     `json:"puppet,omitempty"`
 	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
 	// OldGrants lists types that this node may export by a grant from before 0.3.0. A node that exports one of these

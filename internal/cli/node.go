@@ -273,9 +273,22 @@ func newNodeShowCommand(o *options) *cobra.Command {
 	}
 }
 
+// groupText returns the groups of a node, each with the reason why the node is in it.
+func groupText(n api.NodeView) string {
+	var out []string
+	for _, g := range n.Groups {
+		text := string(g)
+		if why := n.GroupsWhy[g]; why != "" {
+			text += " (" + why + ")"
+		}
+		out = append(out, text)
+	}
+	return orDash(strings.Join(out, ", "))
+}
+
 func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	printLine(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
-		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
+		n.Node, n.Key, groupText(n), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
 	if c := n.Certificate; c != nil {
 		printLine(w, "cert      %s, until %s, %s\n", c.Serial, day(c.Ends), tutti.InLine(extensionText(c.Extensions)))
 	}

@@ -21,7 +21,7 @@ func UngrantedBy(s *fold.State, f tutti.Fleet) []Ungranted {
 	var out []Ungranted
 	members := fleet.NewMembership(f)
 	for _, n := range s.Registry.Nodes {
-		groups := members.GroupsOf(n.Node, n.Groups)
+		groups := members.GroupsOf(n.Node, n.Groups, members.Trusted(n.Node, n.Certificate))
 		u := Ungranted{Withdrawal: tutti.Withdrawal{Node: n.Node}}
 		keys := policy.KeysOf(f, groups, n.Node)
 		for _, key := range s.Data.OwnedBy(n.Node) {

@@ -130,7 +130,7 @@ func TestGroupsOf(t *testing.T) {
 		{"nor declare", "w1", []tutti.GroupName{"admin"}, nil},
 		{"a longer name is another node", "s1.example.net", nil, nil},
 	} {
-		if diff := cmp.Diff(tc.want, fleet.NewMembership(swift).GroupsOf(tc.node, tc.token)); diff != "" {
+		if diff := cmp.Diff(tc.want, fleet.NewMembership(swift).GroupsOf(tc.node, tc.token, nil)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
 	}

@@ -77,12 +77,13 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
-	var list, joined, removes *yaml.Node
+	var list, joined, condition, removes *yaml.Node
 	complete := r.mapping(e.value, what, fields{
-		"nodes":  func(n *yaml.Node) { list = n },
-		"joined": func(n *yaml.Node) { joined = n },
-		"mode":   func(n *yaml.Node) { group.Program = r.program(n, what, true) },
-		"serial": func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
+		"nodes":   func(n *yaml.Node) { list = n },
+		"joined":  func(n *yaml.Node) { joined = n },
+		"trusted": func(n *yaml.Node) { condition = n; group.Trusted = trustedText(r, n, what+": trusted") },
+		"mode":    func(n *yaml.Node) { group.Program = r.program(n, what, true) },
+		"serial":  func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
 
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
 		"runs_every":       func(n *yaml.Node) { group.RunsEvery = runsEvery(r, n, what+": runs_every") },
@@ -102,9 +103,15 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	if joined != nil && !r.isTrue(joined, what+": joined") {
 		return nodes
 	}
-	if complete && (list == nil) == (joined == nil) {
+	ways := 0
+	for _, n := range []*yaml.Node{list, joined, condition} {
+		if n != nil {
+			ways++
+		}
+	}
+	if complete && ways != 1 {
 		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or write `joined: true` and name the group in the join token of each node",
-			"%s: exactly one of `nodes` and `joined` is needed", what)
+			"%s: exactly one of `nodes`, `joined` and `trusted` is needed", what)
 	}
 	return nodes
 }
@@ -131,13 +138,20 @@ func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 type Membership struct {
 	listed map[tutti.NodeName][]tutti.GroupName
 	joined map[tutti.GroupName]bool
+	trusts []trusted
 }
 
 // NewMembership returns the present membership of a fleet.
 func NewMembership(fleet tutti.Fleet) Membership {
 	m := Membership{listed: map[tutti.NodeName][]tutti.GroupName{}, joined: map[tutti.GroupName]bool{}}
 	for _, g := range fleet.Groups {
-		m.joined[g.Name] = g.Joined()
+		m.joined[g.Name] = g.Named()
+		if g.Trusted != "" {
+			// A condition that a later release has stored may be unknown here. Then nobody is in the group.
+			if program, err := compileTrusted(g.Trusted); err == nil {
+				m.trusts = append(m.trusts, trusted{g.Name, program})
+			}
+		}
 		for _, n := range g.Nodes {
 			m.listed[n] = append(m.listed[n], g.Name)
 		}
@@ -145,16 +159,35 @@ func NewMembership(fleet tutti.Fleet) Membership {
 	return m
 }
 
-// GroupsOf returns the sorted groups of a node. A node belongs to the groups that list it. It also
-// belongs to the groups of its join token. Of these groups, only those count that the fleet file
-// declares with `joined: true`. A token cannot put a node into a listed group.
-func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
-	groups := slices.Clone(m.listed[node])
-	for _, g := range token {
-		if m.joined[g] {
-			groups = append(groups, g)
+// Trusted returns the groups whose condition fits the certificate of a node. The certificate is nil if the node joined
+// with a token.
+func (m Membership) Trusted(node tutti.NodeName, certificate *tutti.NodeCertificate) []tutti.GroupName {
+	var out []tutti.GroupName
+	for _, t := range m.trusts {
+		if certificate != nil && t.has(node, *certificate) {
+			out = append(out, t.group)
 		}
 	}
+	return out
+}
+
+// GroupsOf returns the sorted groups of a node. A node belongs to the groups that list it, and to the groups that Trusted
+// returns. It also belongs to the groups of its join token. Of these groups, only those count that the fleet file
+// declares with `joined: true`. A token cannot put a node into a listed group.
+func (m Membership) GroupsOf(node tutti.NodeName, token, trusted []tutti.GroupName) []tutti.GroupName {
+	groups := append(slices.Clone(m.listed[node]), m.Joined(token, trusted)...)
 	slices.Sort(groups)
 	return slices.Compact(groups)
+}
+
+// Joined returns the groups of a node that do not list it: the groups of its join token that the fleet file declares with
+// `joined: true`, and the groups that Trusted returns.
+func (m Membership) Joined(token, trusted []tutti.GroupName) []tutti.GroupName {
+	out := slices.Clone(trusted)
+	for _, g := range token {
+		if m.joined[g] {
+			out = append(out, g)
+		}
+	}
+	return out
 }

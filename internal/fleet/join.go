@@ -52,7 +52,7 @@ func joinExtensions(r *reader, n *yaml.Node) map[string]string {
 func joinGroups(r *reader, n *yaml.Node, groups []tutti.Group) []tutti.GroupName {
 	var joined []string
 	for _, g := range groups {
-		if len(g.Nodes) == 0 {
+		if g.Named() {
 			joined = append(joined, string(g.Name))
 		}
 	}

@@ -77,7 +77,9 @@ type Node struct {
 	// The CAs and the issuer that the node trusts. The node reports them after it has joined. Before this report,
 	// Pinned is zero.
 	Pinned tutti.Pinned
-	Trusts uint64 // the last statement about code keys that the node follows
+	// trusted has the groups whose condition fits the node's certificate.
+	trusted []tutti.GroupName
+	Trusts  uint64 // the last statement about code keys that the node follows
 
 	replaced, keeps bool // copied from a NodeRemoved, until the next NodeEnrolled of this name
 }
@@ -111,6 +113,9 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
 		r.Plans, r.PlansCounter = b.Statement, b.Counter
+		for _, n := range r.Nodes {
+			n.trusted = r.members.Trusted(n.Node, n.Certificate)
+		}
 	case *tutti.CodePushed:
 		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
@@ -257,6 +262,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 			n.Exports, n.Catalog = old.Exports, old.Catalog
 		}
 	}
+	n.trusted = r.members.Trusted(n.Node, n.Certificate)
 	r.Nodes[b.Node] = n
 	r.Keys[b.Key] = b.Node
 	r.Revoked = slices.DeleteFunc(r.Revoked, func(k tutti.NodeKey) bool { return k == b.Key })
@@ -305,10 +311,32 @@ func (r *Registry) endUse(n *Node) {
 // ByKey returns the node that owns a key, or nil.
 func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] }
 
-// Groups returns the sorted groups of a node. The groups of a node are the groups that list it and the groups in its
-// join token.
+// Groups returns the sorted groups of a node. The groups of a node are the groups that list it, the groups in its
+// join token, and the groups whose condition fits its certificate.
 func (r *Registry) Groups(n *Node) []tutti.GroupName {
-	return r.members.GroupsOf(n.Node, n.Groups)
+	return r.members.GroupsOf(n.Node, n.Groups, n.trusted)
+}
+
+// GroupsWith returns the groups that a node would have if it joined in this way.
+func (r *Registry) GroupsWith(b *tutti.NodeEnrolled) []tutti.GroupName {
+	return r.members.GroupsOf(b.Node, b.Groups, r.members.Trusted(b.Node, b.Certificate))
+}
+
+// GroupReasons says for each group of a node why the node is in the group.
+func (r *Registry) GroupReasons(n *Node) map[tutti.GroupName]string {
+	out := map[tutti.GroupName]string{}
+	for _, g := range r.Groups(n) {
+		out[g] = "listed"
+	}
+	for _, g := range r.members.Joined(n.Groups, nil) {
+		if out[g] = "by its token"; n.Certificate != nil {
+			out[g] = "by a rule or an approval"
+		}
+	}
+	for _, g := range n.trusted {
+		out[g] = "by its certificate"
+	}
+	return out
 }
 
 // GroupsOf is like Groups, but takes a name. The node need not have joined.
@@ -316,14 +344,14 @@ func (r *Registry) GroupsOf(node tutti.NodeName) []tutti.GroupName {
 	if n := r.Nodes[node]; n != nil {
 		return r.Groups(n)
 	}
-	return r.members.GroupsOf(node, nil)
+	return r.members.GroupsOf(node, nil, nil)
 }
 
-// Enrolled returns the nodes of each group that are in the group because of their join token.
+// Enrolled returns the nodes of each group that are in the group because of the way in which they joined.
 func (r *Registry) Enrolled() map[tutti.GroupName][]tutti.NodeName {
 	out := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range r.Nodes {
-		for _, g := range n.Groups {
+		for _, g := range r.members.Joined(n.Groups, n.trusted) {
 			out[g] = append(out[g], n.Node)
 		}
 	}

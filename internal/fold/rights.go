@@ -16,7 +16,7 @@ type Rights struct {
 	operators Operators
 	fleet     tutti.Fleet
 	members   fleet.Membership
-	joined    map[tutti.NodeName][]tutti.GroupName
+	joined    map[tutti.NodeName]*tutti.NodeEnrolled
 }
 
 // Right is one right of an operator.
@@ -29,14 +29,14 @@ type Right struct {
 // Apply folds the next event of the trail.
 func (r *Rights) Apply(e tutti.Event) {
 	if r.operators == nil {
-		r.operators, r.joined = Operators{}, map[tutti.NodeName][]tutti.GroupName{}
+		r.operators, r.joined = Operators{}, map[tutti.NodeName]*tutti.NodeEnrolled{}
 	}
 	r.operators.Apply(e)
 	switch b := e.Body.(type) {
 	case *tutti.FleetSet:
 		r.fleet, r.members = b.Fleet, fleet.NewMembership(b.Fleet)
 	case *tutti.NodeEnrolled:
-		r.joined[b.Node] = b.Groups
+		r.joined[b.Node] = b
 	case *tutti.NodeRemoved:
 		delete(r.joined, b.Node)
 	}
@@ -52,11 +52,11 @@ func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, e
 	case verb == tutti.VerbData:
 		w.Narrow, w.Key = true, target
 	default:
-		groups, known := r.joined[node]
+		n, known := r.joined[node]
 		if !known {
 			return nil, tutti.Errorf(tutti.CodeNotFound, "according to the trail, no node %q had joined at %s", target, at.Format(time.RFC3339))
 		}
-		w.Nodes = []policy.Target{{Node: node, Groups: r.members.GroupsOf(node, groups)}}
+		w.Nodes = []policy.Target{{Node: node, Groups: r.members.GroupsOf(node, n.Groups, r.members.Trusted(node, n.Certificate))}}
 		w.Narrow = true
 	}
 	var out []Right

@@ -295,3 +295,46 @@ func (p *trimming) certificates(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsFollowTheCertificate checks that a group over trusted facts gives grants, is the target of a plan, and follows
+// a renewed certificate.
+func TestGroupsFollowTheCertificate(t *testing.T) {
+	f := newJoins(t)
+	f.Push(`
+fleet: test
+environment: {name: production, path: ./code}
+groups:
+  shop: {trusted: 'trusted.pp_role == "web"'}
+grants:
+  - {to: shop, write: [shop/**]}
+plans:
+  deploy: {steps: [{run: shop}]}
+join: [{certname: "*"}]
+`)
+	web := certificateOf("web-01", "0x0001")
+	f.mustJoin(web, "one", "shop")
+	if shown, err := f.ShowNode(servertest.Operator(), "web-01"); err != nil || shown.GroupsWhy["shop"] != "by its certificate" {
+		t.Errorf("the node is in the groups %v, %v", shown.GroupsWhy, err)
+	}
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeNoop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &servertest.Node{Name: "web-01", Key: servertest.Key("one"), Fleet: f.Fleet}
+	if order := n.MustClaim(); order.Job != job {
+		t.Errorf("the order is %+v, want one of job %s", order, job)
+	}
+	renewed := web
+	renewed.Serial, renewed.Extensions = "0x0002", map[string]string{"pp_role": "db"}
+	f.mustJoin(renewed, "one")
+	if n := f.node("web-01"); n.Stands != api.NodeNew {
+		t.Errorf("the node has other groups and so other grants, but is %s: %s", n.Stands, n.Why)
+	}
+	if _, err := f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeNoop}); tutti.CodeOf(err) != tutti.CodeNotFound {
+		t.Errorf("a plan for a group without nodes: %v", err)
+	}
+	again := f.Restart()
+	if got := (joins{again, t}).node("web-01").Groups; len(got) != 0 {
+		t.Errorf("after a restart of the server: %v", got)
+	}
+}

@@ -63,7 +63,7 @@ func (s *Nodes) enrol(ctx context.Context, name tutti.NodeName, key tutti.NodeKe
 			tx.MakeWay(tutti.ActorNode(name), n, "another machine took over the name of the node")
 			tx.Emit(tutti.ActorNode(name), &tutti.NodeRemoved{Node: name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		// if the groups change, the grants change, and perhaps also the mode
-		case !sameGroups(n.Groups, joins.Groups):
+		case !sameGroups(n.Groups, joins.Groups) || !sameGroups(tx.Registry.Groups(n), tx.Registry.GroupsWith(joins)):
 			tx.MakeWay(tutti.ActorNode(name), n, "the node has joined again, in other groups")
 			tx.Emit(tutti.ActorNode(name), &tutti.NodeRemoved{Node: name, Replaced: true})
 		}

@@ -101,7 +101,7 @@ func (s *Operators) ApproveNode(ctx context.Context, in api.ApproveNode) error {
 			return err
 		}
 		for _, g := range in.Groups {
-			if !slices.ContainsFunc(tx.Fleet().Groups, func(have tutti.Group) bool { return have.Name == g && have.Joined() }) {
+			if !slices.ContainsFunc(tx.Fleet().Groups, func(have tutti.Group) bool { return have.Name == g && have.Named() }) {
 				return tutti.Errorf(tutti.CodeInvalid, "the fleet file has no group %q with `joined: true`", string(g))
 			}
 		}

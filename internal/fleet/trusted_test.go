@@ -1,0 +1,65 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// TestGroupsByCertificate checks which nodes a condition over the certificate puts into a group. A node without a
+// certificate, or without an extension that the condition needs, is not in the group. A token cannot name such a group.
+func TestGroupsByCertificate(t *testing.T) {
+	f, err := fleet.Parse("f", []byte(`
+fleet: x
+groups:
+  web: {trusted: 'trusted.pp_role == "web" && certname.endsWith(".example.net")'}
+  other: {trusted: 'trusted.pp_role != "web"'}
+  zone: {trusted: '"pp_zone" in trusted'}
+  named: {joined: true}
+  listed: {nodes: [a.example.net]}
+grants:
+  - {to: web, write: [web/**]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := fleet.NewMembership(f)
+	for _, tc := range []struct {
+		reason     string
+		node       tutti.NodeName
+		extensions map[string]string
+		token      []tutti.GroupName
+		want       []tutti.GroupName
+	}{
+		{"fits", "a.example.net", map[string]string{"pp_role": "web"}, nil, []tutti.GroupName{"listed", "web"}},
+		{"another name", "a", map[string]string{"pp_role": "web", "pp_zone": "1"}, nil, []tutti.GroupName{"zone"}},
+		{"another role", "a", map[string]string{"pp_role": "db"}, nil, []tutti.GroupName{"other"}},
+		{"no extension", "a", map[string]string{}, []tutti.GroupName{"named"}, []tutti.GroupName{"named"}},
+		{"the token names the group", "a", map[string]string{}, []tutti.GroupName{"web", "listed"}, nil},
+	} {
+		certificate := &tutti.NodeCertificate{Extensions: tc.extensions}
+		got := m.GroupsOf(tc.node, tc.token, m.Trusted(tc.node, certificate))
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+	if got := m.Trusted("a.example.net", nil); got != nil {
+		t.Errorf("without a certificate: %v", got)
+	}
+	for source, want := range map[string]string{
+		`{trusted: 'facts.role == "web"'}`:                   "f:2: group web: trusted: ERROR",
+		`{trusted: trusted.pp_role}`:                         "the condition is a string, and must be true or false",
+		`{trusted: 'true', nodes: [a]}`:                      "exactly one of `nodes`, `joined` and `trusted`",
+		`{trusted: 'true', joined: true}`:                    "exactly one of `nodes`, `joined` and `trusted`",
+		"{trusted: '" + strings.Repeat(" ", 5000) + "true'}": "at most 4096",
+	} {
+		_, err := fleet.Parse("f", []byte("fleet: x\ngroups: {web: "+source+"}\n"))
+		if tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %q", source, err, want)
+		}
+	}
+}
