@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tutti-project/tutti"
@@ -66,8 +65,8 @@ func mayReplace(path string) error {
 	}
 	var others []string
 	for _, e := range entries {
-		if name := e.Name(); !slices.Contains([]string{"bin", "lib", "metadata.json"}, name) {
-			others = append(others, name)
+		if _, err := fs.Stat(puppetmodule.FS(), e.Name()); err != nil {
+			others = append(others, e.Name())
 		}
 	}
 	if len(others) > 0 {
