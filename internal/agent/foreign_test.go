@@ -170,9 +170,10 @@ func foreignID(i int) tutti.RunID {
 }
 
 // The method `quiet` waits until the agent has reported everything that it has seen and can report.
-// The agent has reported everything when two more looks have begun.
+// The first look that this method sees may have begun before the connection was mended. The second one has not, and it has
+// ended when the third one begins.
 func (l *lab) quiet(w *witness) {
-	for range 2 {
+	for range 3 {
 		n := w.count()
 		l.line.mend()
 		w.seen(n + 1)

@@ -9,5 +9,6 @@ RSpec.configure do |config|
   File.symlink(RealRun::MODULE, File.join(modules, 'tutti'))
   config.module_path = modules
   config.manifest = '/nonexistent'
+  config.setup_fixtures = false # otherwise rspec-puppet makes links in the sources
   config.after(:suite) { FileUtils.rm_rf(modules) }
 end
