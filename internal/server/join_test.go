@@ -338,3 +338,22 @@ join: [{certname: "*"}]
 		t.Errorf("after a restart of the server: %v", got)
 	}
 }
+
+// TestAJoinByCertificateEndsNoConflict copies a machine. Neither of the two machines can become the node by joining again,
+// also not with a renewed certificate or with one in place of its token.
+func TestAJoinByCertificateEndsNoConflict(t *testing.T) {
+	f := newJoins(t)
+	web := certificateOf("web-01", "0x0001")
+	f.mustJoin(web, "one", "web")
+	f.Join("web-02")
+	for name, key := range map[tutti.NodeName]string{"web-01": "one", "web-02": "web-02"} {
+		copied(t, &servertest.Node{Name: name, Key: servertest.Key(key), Fleet: f.Fleet})
+	}
+	renewed := web
+	renewed.Serial = "0x0002"
+	f.mustRefuse(renewed, "one", tutti.CodeConflict, "tutti node keep web-01")
+	f.mustRefuse(renewed, "new key", tutti.CodeConflict, "tutti node keep web-01")
+	f.mustRefuse(certificateOf("web-02", "0x0003"), "web-02", tutti.CodeConflict, "tutti node keep web-02")
+	wantCode(t, f.ReplaceNode(servertest.Operator(), "web-01"), "", "")
+	f.mustJoin(renewed, "one", "web")
+}

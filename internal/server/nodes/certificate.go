@@ -118,15 +118,17 @@ func (tx *tx) admitCertificate(in api.JoinRequest, name tutti.NodeName, certific
 func (tx *tx) sameMachine(in api.JoinRequest, n *fold.Node, certificate tutti.NodeCertificate) error {
 	name := n.Node
 	switch {
-	case n.Replaceable || n.Key == in.Key && n.Certificate == nil:
+	case n.Replaceable:
+		return nil
+	case n.Tickets.Conflicted != "": // each of the two machines has the certificate, so a join must not decide which one is the node
+		return conflicted(name)
+	case n.Key == in.Key && n.Certificate == nil:
 		return nil
 	case n.Certificate == nil:
 		return tutti.Errorf(tutti.CodeConflict, "a node %s exists, and joined with a token; if this machine replaces it, first run: tutti node replace %s", name, name)
 	case n.Certificate.Key != certificate.Key:
 		return tutti.Errorf(tutti.CodeConflict, "a node %s exists with another certificate (serial number %s); if this machine replaces it, first run: tutti node replace %s",
 			name, n.Certificate.Serial, name)
-	case n.Key != in.Key && n.Tickets.Conflicted != "":
-		return conflicted(name)
 	}
 	return nil
 }
