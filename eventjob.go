@@ -1,6 +1,9 @@
 package tutti
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // jobEvents are the kinds of events about jobs and their steps.
 var jobEvents = []eventKind{
@@ -16,11 +19,14 @@ var jobEvents = []eventKind{
 
 // JobStarted is one execution of a plan. All names in the plan of a JobStarted are resolved.
 type JobStarted struct {
-	Job     JobID                   `json:"job"`
-	Plan    Plan                    `json:"plan"`
-	Mode    Mode                    `json:"mode"`
-	Env     string                  `json:"environment"`
-	Code    Digest                  `json:"code"`
+	Job  JobID  `json:"job"`
+	Plan Plan   `json:"plan"`
+	Mode Mode   `json:"mode"`
+	Env  string `json:"environment"`
+	Code Digest `json:"code"`
+	// Codes has the code of the other environments of the fleet, by environment. The job keeps all code that it had when
+	// it began.
+	Codes   map[string]Digest       `json:"codes,omitempty"`
 	Targets map[StepName][]NodeName `json:"targets"` // sorted
 	// Cause says in words why the server began the job by itself. Cause is empty for jobs of people.
 	Cause string `json:"cause,omitempty"`
@@ -31,6 +37,11 @@ func (*JobStarted) Kind() string { return "job.started" }
 
 // ID implements Body.
 func (b *JobStarted) ID() string { return string(b.Job) }
+
+// Uses returns all code that the job may order.
+func (b *JobStarted) Uses() []Digest {
+	return append(slices.Collect(maps.Values(b.Codes)), b.Code)
+}
 
 // Validate refuses a plan that cannot be executed. Validate also refuses target nodes for a step
 // that runs nothing.

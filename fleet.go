@@ -10,10 +10,12 @@ import (
 // Fleet is a fleet file, checked and resolved.
 type Fleet struct {
 	Name        string      `json:"name"`
-	Environment Environment `json:"environment"`
-	Program     Program     `json:"program,omitempty"` // Program is for nodes whose group has no program.
-	Groups      []Group     `json:"groups"`
-	Grants      []Grant     `json:"grants,omitempty"`
+	Environment Environment `json:"environment"` // Environment is for nodes whose groups name no environment.
+	// Environments are other environments whose code `tutti code push` sends, sorted by name.
+	Environments []Environment `json:"environments,omitempty"`
+	Program      Program       `json:"program,omitempty"` // Program is for nodes whose group has no program.
+	Groups       []Group       `json:"groups"`
+	Grants       []Grant       `json:"grants,omitempty"`
 	// Access lets operators do something. If Access is empty, each operator may do everything.
 	Access []Access `json:"access,omitempty"`
 	Plans  []Plan   `json:"plans,omitempty"`
@@ -205,7 +207,7 @@ const (
 )
 
 // Environment says where the Puppet code is. Path is relative to the fleet file, and only the command that pushes the
-// code uses it. Without a Name the fleet has no code, and all of its nodes run with ProgramAgent.
+// code uses it. If Fleet.Environment has no Name, nodes whose groups name no environment run with ProgramAgent.
 type Environment struct {
 	Name string `json:"name"`
 	Path string `json:"path,omitempty"`
@@ -221,6 +223,8 @@ type Group struct {
 	Trusted string `json:"trusted,omitempty"`
 	// Program is the program of the group's nodes. If Program is empty, the fleet's program counts.
 	Program Program `json:"program,omitempty"`
+	// Environment is the environment of the group's nodes (see Fleet.EnvironmentOf).
+	Environment string `json:"environment,omitempty"`
 	// Serial is true if converging runs the group's nodes one after the other. Each node must be good
 	// before the next node runs.
 	Serial bool `json:"serial,omitempty"`

@@ -57,9 +57,7 @@ func (o Order) Validate() error {
 // whether a node is good, and withdraws nothing.
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
-// Previews reports whether a run of this order checks everything that a full run would check, and changes nothing. If
-// a person named an environment of a Puppet Server, the run says nothing about the node's own environment.
+// Previews reports whether a run of this order checks everything that a full run would check, and changes nothing.
 func (o Order) Previews() bool {
-	elsewhere := o.Program == ProgramAgent && o.Environment != ""
-	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 && !elsewhere
+	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0
 }

@@ -22,8 +22,7 @@ const (
 // RunOptions say how Puppet runs in a step.
 type RunOptions struct {
 	Program Program `json:"program,omitempty"`
-	// Environment is for ProgramAgent. If Environment is empty, the node or the Puppet Server chooses
-	// it.
+	// If Environment is empty, each node uses the environment of its groups (see Fleet.EnvironmentOf).
 	Environment string   `json:"environment,omitempty"`
 	Noop        bool     `json:"noop,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
@@ -52,6 +51,29 @@ func (f Fleet) programOf(groups []GroupName) (Program, GroupName) {
 		}
 	}
 	return cmp.Or(f.Program, ProgramApply), ""
+}
+
+// EnvironmentOf returns the environment of a node of these groups for steps that do not set one. EnvironmentOf uses the
+// node's first group, in the order of the file, that sets an environment. If no group sets an environment, a node with
+// ProgramAgent has none, and the node or the Puppet Server chooses it. Any other node has the fleet's environment.
+func (f Fleet) EnvironmentOf(groups []GroupName) string {
+	for _, g := range f.Groups {
+		if g.Environment != "" && slices.Contains(groups, g.Name) {
+			return g.Environment
+		}
+	}
+	if f.ProgramOf(groups) == ProgramAgent {
+		return ""
+	}
+	return f.Environment.Name
+}
+
+// Declared returns the environments whose code `tutti code push` sends, the fleet's environment first.
+func (f Fleet) Declared() []Environment {
+	if f.Environment.Name == "" {
+		return f.Environments
+	}
+	return append([]Environment{f.Environment}, f.Environments...)
 }
 
 // WhyObserved returns why Tutti starts nothing on a node of these groups. WhyObserved returns an empty string if

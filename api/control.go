@@ -111,11 +111,13 @@ type Signings interface {
 	TrustOperators(ctx context.Context, in tutti.Statement) error
 }
 
-// PushQuery names the content of a possible push: the digest of the manifest (empty if there is no code) and the fleet
-// file.
+// PushQuery names the content of a possible push: the digests of the manifests and the fleet file. Code is of the
+// environment of the fleet file, and Codes has the other environments. An environment whose code is not pushed has no
+// digest. If Fleet has no source, only code is pushed.
 type PushQuery struct {
-	Code  tutti.Digest `json:"code,omitempty"`
-	Fleet FleetSource  `json:"fleet"`
+	Code  tutti.Digest            `json:"code,omitempty"`
+	Codes map[string]tutti.Digest `json:"codes,omitempty"`
+	Fleet FleetSource             `json:"fleet"`
 }
 
 // PushEffect says which nodes need a run after a push, because they would get other code or lose their
@@ -341,6 +343,9 @@ type NodeView struct {
 	Groups []tutti.GroupName `json:"groups"`
 	// GroupsWhy says for each group why the node is in it.
 	GroupsWhy map[tutti.GroupName]string `json:"groups_why,omitempty"`
+	// Environment is the environment that a group of the node names. Environment is empty if no group names one, or if it is
+	// the fleet's environment.
+	Environment string `json:"environment,omitempty"`
 	JoinedAt  time.Time                  `json:"joined_at"`
 	SeenAt    time.Time                  `json:"seen_at,omitzero"`
 	Connected bool                       `json:"connected"`

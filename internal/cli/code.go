@@ -31,9 +31,7 @@ type PushCode struct {
 }
 
 func newCodePushCommand(o *options) *cobra.Command {
-	var file string
-	var dryRun, fleetOnly, again bool
-	what := pushAll
+	var in pushFlags
 	cmd := &cobra.Command{
 		Use:   "push",
 		Short: "Sign the environment and send it to the server with the fleet file",
@@ -42,6 +40,10 @@ func newCodePushCommand(o *options) *cobra.Command {
 push asks first. --dry-run shows which nodes need a run, and what the fleet file
 withdraws.
 
+The command sends the code of each environment in the fleet file, and then the fleet
+file. --environment sends only the code of one environment. With --path this may be an
+environment that the fleet file does not have.
+
 --fleet-only sends the fleet file and leaves the code as it is. This works without a
 code-signing key. If there is such a key, it signs the fleet file.
 
@@ -49,30 +51,26 @@ If the server already has the code, the command does not sign it again. Use --ag
 the server was restored from a backup after nodes had begun later code. With --again, the
 command signs the code again with a higher counter.`,
 		Example: `  tutti code push --dry-run
-  tutti code push -f tutti.yaml
+  tutti code push --environment canary --path ../canary
   tutti code push --fleet-only`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case fleetOnly && again:
-				return tutti.Errorf(tutti.CodeInvalid, "--again signs the code, but --fleet-only does not touch it: give only one of them")
-			case fleetOnly:
-				what = pushFleet
-			case again:
-				what = pushAgain
+			what, err := in.what()
+			if err != nil {
+				return err
 			}
 			server, err := o.connect()
 			if err != nil {
 				return err
 			}
-			if dryRun {
-				code, err := o.readPush(file, what)
-				if err != nil {
-					return err
-				}
-				return o.showPushEffect(cmd, server, code)
+			p, err := o.readPush(in, what)
+			if err != nil {
+				return err
 			}
-			pushed, effect, err := o.push(cmd, server, file, what)
+			if in.dryRun {
+				return o.showPushEffect(cmd, server, p)
+			}
+			pushed, effect, err := o.push(cmd, server, p, what)
 			if err != nil {
 				return err
 			}
@@ -80,12 +78,15 @@ command signs the code again with a higher counter.`,
 				return printJSON(cmd.OutOrStdout(), pushed)
 			}
 			switch {
-			case fleetOnly:
+			case in.fleetOnly:
 				fmt.Fprintln(cmd.OutOrStdout(), "The server has the fleet file. The code did not change.")
-			case pushed.Code == "":
+			case pushed.Code == "" && len(pushed.Others) == 0:
 				fmt.Fprintln(cmd.OutOrStdout(), "The server has the fleet file. It has no environment, because the code is on the Puppet Server.")
-			default:
-				fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
+			}
+			for _, code := range append([]tutti.CodePushed{pushed.CodePushed}, pushed.Others...) {
+				if code.Code != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", code.Environment, code.Code, code.Files, code.Bytes)
+				}
 			}
 			if effect.Runs > 0 {
 				fmt.Fprint(cmd.OutOrStdout(), pushEffectText(effect))
@@ -93,12 +94,37 @@ command signs the code again with a higher counter.`,
 			return nil
 		},
 	}
-	fileFlag(cmd, &file)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: show which nodes need a run, and what the fleet file withdraws")
-	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send only the fleet file")
-	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, even if the server has it")
+	fileFlag(cmd, &in.file)
+	cmd.Flags().StringVar(&in.environment, "environment", "", "send only the code of this environment")
+	cmd.Flags().StringVar(&in.path, "path", "", "the directory of this code, if the fleet file does not name it")
+	cmd.Flags().BoolVar(&in.dryRun, "dry-run", false, "change nothing: show which nodes need a run, and what the fleet file withdraws")
+	cmd.Flags().BoolVar(&in.fleetOnly, "fleet-only", false, "send only the fleet file")
+	cmd.Flags().BoolVar(&in.again, "again", false, "sign the code again with a higher counter, even if the server has it")
 	o.addYes(cmd)
 	return cmd
+}
+
+// pushFlags are the flags of a push.
+type pushFlags struct {
+	file, environment, path  string
+	dryRun, fleetOnly, again bool
+}
+
+// The method `what` returns which parts are sent, and refuses flags that contradict each other.
+func (in pushFlags) what() (pushWhat, error) {
+	switch {
+	case in.fleetOnly && in.again:
+		return pushAll, tutti.Errorf(tutti.CodeInvalid, "--again signs the code, but --fleet-only does not touch it: give only one of them")
+	case in.fleetOnly && in.environment != "":
+		return pushAll, tutti.Errorf(tutti.CodeInvalid, "--environment sends only code, but --fleet-only does not touch it: give only one of them")
+	case in.path != "" && in.environment == "":
+		return pushAll, tutti.Errorf(tutti.CodeInvalid, "--path is the directory of one environment: name it with --environment NAME")
+	case in.fleetOnly:
+		return pushFleet, nil
+	case in.again:
+		return pushAgain, nil
+	}
+	return pushAll, nil
 }
 
 func newCodeReleaseCommand(o *options) *cobra.Command {
@@ -197,9 +223,14 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 // The type `pushable` contains all data that a push may send.
 type pushable struct {
 	fleet  tutti.Fleet
-	source api.FleetSource
-	dir    string       // directory of the environment. dir is empty if the Puppet Server has the code
-	code   tutti.Digest // digest of the code in dir
+	source api.FleetSource // empty if only code is sent
+	codes  []pushableCode // the code of the fleet's environment is first; empty if the Puppet Server has all code
+}
+
+// The type `pushableCode` is the code of one environment.
+type pushableCode struct {
+	tutti.Environment // Path is the directory
+	digest            tutti.Digest
 }
 
 // pushWhat says which parts of a pushable are sent to the server.
@@ -213,21 +244,52 @@ const (
 	pushAgain            // everything; the code is signed with a higher counter than the server has
 )
 
-func (o *options) readPush(file string, what pushWhat) (pushable, error) {
-	f, source, err := readFleet(file)
-	out := pushable{fleet: f, source: api.FleetSource{File: file, Source: source}}
-	if err != nil || f.Environment.Name == "" || what == pushFleet {
+func (o *options) readPush(in pushFlags, what pushWhat) (pushable, error) {
+	if in.path != "" {
+		code, err := o.readCode(tutti.Environment{Name: in.environment, Path: in.path}, "")
+		return pushable{codes: []pushableCode{code}}, err
+	}
+	f, source, err := readFleet(in.file)
+	out := pushable{fleet: f, source: api.FleetSource{File: in.file, Source: source}}
+	if err != nil || what == pushFleet {
 		return out, err
 	}
-	out.dir = f.Environment.Path
-	if !filepath.IsAbs(out.dir) {
-		out.dir = filepath.Join(filepath.Dir(file), out.dir)
+	declared := f.Declared()
+	if in.environment != "" {
+		declared = slices.DeleteFunc(slices.Clone(declared), func(e tutti.Environment) bool { return e.Name != in.environment })
+		if len(declared) == 0 {
+			return out, tutti.Errorf(tutti.CodeInvalid, "%s has no environment %q: name the directory of its code with --path DIR", in.file, in.environment)
+		}
+		out.fleet, out.source = tutti.Fleet{}, api.FleetSource{}
 	}
-	out.code, err = o.deps.CodeDigest(out.dir, f.Environment.Name)
+	for _, environment := range declared {
+		code, err := o.readCode(environment, filepath.Dir(in.file))
+		if err != nil {
+			return out, err
+		}
+		out.codes = append(out.codes, code)
+	}
+	return out, nil
+}
+
+// readCode reads the code of an environment. A relative path begins at the directory `from`.
+func (o *options) readCode(environment tutti.Environment, from string) (pushableCode, error) {
+	out := pushableCode{Environment: environment}
+	if !filepath.IsAbs(out.Path) {
+		out.Path = filepath.Join(from, out.Path)
+	}
+	var err error
+	out.digest, err = o.deps.CodeDigest(out.Path, out.Name)
 	return out, err
 }
 
-func (p pushable) ask() api.PushQuery { return api.PushQuery{Code: p.code, Fleet: p.source} }
+func (p pushable) ask() api.PushQuery {
+	out := api.PushQuery{Codes: map[string]tutti.Digest{}, Fleet: p.source}
+	for _, code := range p.codes {
+		out.Codes[code.Name] = code.digest
+	}
+	return out
+}
 
 func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) error {
 	e, err := server.PushEffect(cmd.Context(), p.ask())
@@ -241,36 +303,50 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 	return err
 }
 
+// Pushed is what a push has sent: the code of the fleet's environment, and the code of the other environments.
+type Pushed struct {
+	tutti.CodePushed
+	Others []tutti.CodePushed `json:"others,omitempty"`
+}
+
 // The method `push` sends code and fleet file. If many nodes would begin to run, the method first asks a
 // person. The method sends the code first and the fleet file last. So the server always has the code that a
 // plan needs.
-func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
-	var pushed tutti.CodePushed
-	p, err := o.readPush(file, what)
-	if err != nil {
-		return pushed, api.PushEffect{}, err
-	}
+func (o *options) push(cmd *cobra.Command, server Server, p pushable, what pushWhat) (Pushed, api.PushEffect, error) {
+	var pushed Pushed
 	effect, err := server.PushEffect(cmd.Context(), p.ask())
 	if err != nil {
 		return pushed, effect, err
 	}
 	if effect.Same && what == pushChanged {
-		return tutti.CodePushed{Code: p.code}, effect, nil
+		return pushed, effect, nil
 	}
 	if begins := effect.Begins(); begins > effect.AskAbove {
 		if err := o.confirm(cmd, fmt.Sprintf("push: %d nodes begin to run by themselves", begins)); err != nil {
 			return pushed, effect, err
 		}
 	}
-	if p.dir != "" {
-		reaction := &tutti.CodeReaction{}
+	var reaction *tutti.CodeReaction // nil: the server's fleet file decides
+	if len(p.source.Source) > 0 {
+		reaction = &tutti.CodeReaction{}
 		if p.fleet.Reaction != nil {
 			reaction = &p.fleet.Reaction.Code
 		}
-		in := PushCode{Dir: p.dir, Environment: p.fleet.Environment.Name, Reaction: reaction, Again: what == pushAgain}
-		if pushed, err = o.deps.Push(cmd.Context(), server, o.conn, in); err != nil {
+	}
+	for _, code := range p.codes {
+		in := PushCode{Dir: code.Path, Environment: code.Name, Reaction: reaction, Again: what == pushAgain}
+		sent, err := o.deps.Push(cmd.Context(), server, o.conn, in)
+		switch {
+		case err != nil:
 			return pushed, effect, err
+		case code.Name == p.fleet.Environment.Name:
+			pushed.CodePushed = sent
+		default:
+			pushed.Others = append(pushed.Others, sent)
 		}
+	}
+	if len(p.source.Source) == 0 {
+		return pushed, effect, nil
 	}
 	if p.source.Statement, err = o.deps.SignFleet(cmd.Context(), server, o.conn, p.source.Source); err != nil {
 		return pushed, effect, err

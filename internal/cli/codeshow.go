@@ -40,7 +40,7 @@ code show ." lists all files. With --previous, PATH is a path in the previous co
 				return err
 			}
 			if in.Path != "" {
-				return o.readCode(cmd, server, in)
+				return o.printFile(cmd, server, in)
 			}
 			shown, err := server.ShowCode(cmd.Context(), in)
 			if err != nil {
@@ -58,9 +58,9 @@ code show ." lists all files. With --previous, PATH is a path in the previous co
 	return cmd
 }
 
-// readCode prints a file of the code unchanged. For a directory, readCode
+// printFile prints a file of the code unchanged. For a directory, printFile
 // prints the list of files.
-func (o *options) readCode(cmd *cobra.Command, server Server, in api.CodeQuery) error {
+func (o *options) printFile(cmd *cobra.Command, server Server, in api.CodeQuery) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {
 		return err

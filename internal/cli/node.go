@@ -289,6 +289,9 @@ func groupText(n api.NodeView) string {
 func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	printLine(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
 		n.Node, n.Key, groupText(n), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
+	if n.Environment != "" {
+		printLine(w, "code      environment %s\n", n.Environment)
+	}
 	if c := n.Certificate; c != nil {
 		printLine(w, "cert      %s, until %s, %s\n", c.Serial, day(c.Ends), tutti.InLine(extensionText(c.Extensions)))
 	}

@@ -295,7 +295,7 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
 	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; after such a run a node does not count as good")
 	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "skip resources with one of these tags")
-	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server, with mode: agent")
+	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment than the nodes' own")
 	cmd.Flags().BoolVar(&options.Debug, "debug", false, "record Puppet's full log: tutti run show RUN --logs")
 	return func(limit int) start {
 		in := api.StartJob{Runs: &api.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}

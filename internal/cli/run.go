@@ -65,7 +65,10 @@ func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 		return err
 	}
 	if !l.noPush {
-		_, _, err := o.push(cmd, server, l.file, pushChanged)
+		p, err := o.readPush(pushFlags{file: l.file}, pushChanged)
+		if err == nil {
+			_, _, err = o.push(cmd, server, p, pushChanged)
+		}
 		if tutti.CodeOf(err) == tutti.CodeRefused { // some operators may run plans, but not push code
 			err = tutti.Wrap("", err, "the server has other code or another fleet file than this directory; --no-push runs what the server has")
 		}

@@ -50,8 +50,8 @@ func (s *State) causes(v View, n tutti.NodeName) []string {
 			out[i] = s.changeOf(n, q)
 		}
 		return out
-	case last.Code != code:
-		return []string{"code " + s.pushedBy[v.Environment]}
+	case last.Program != tutti.ProgramAgent && last.Code != code:
+		return []string{"code " + s.pushedBy[v.Has(n).Environment]}
 	case (last.Outcome() == tutti.Failed || last.Outcome() == tutti.Waiting) && last.EndedSeq < s.fleetSeq:
 		return []string{"fleet file set by " + who(s.fleetBy)}
 	}

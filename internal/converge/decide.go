@@ -27,24 +27,24 @@ type View struct {
 	Unnoted func(tutti.NodeName) string
 	Order   []Order  // of the fleet file
 	Serial  []Serial // the serial groups of the fleet file, without nodes that have not joined
-	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not react. Environment is
-	// the environment of the fleet's code.
-	Reaction    *tutti.Reaction
+	// Reaction says how the fleet reacts by itself. Reaction is nil if the fleet does not react.
+	Reaction *tutti.Reaction
+	// Environment is the fleet's present environment. A running job keeps the one that the fleet had when it began.
 	Environment string
 	Hold        bool // no run may begin
 	InFlight    int  // how many runs may go on at once in the fleet; 0: no limit
 	Compiles    int  // how many nodes may compile at once; 0: no limit
 
-	rollout *rollout // found by State
-	halts   *halts   // found by State
+	rollouts map[string]*rollout // by environment, only environments whose code is held; found by State
+	halts    *halts              // found by State
 }
 
 // A Has value says with which Puppet, program, environment and grants a node would run.
 type Has struct {
 	Puppet  string        // the version that the node reports; empty: not known
 	Program tutti.Program // how the node runs Puppet
-	// Environment is the fleet's present environment. If Environment is empty, the
-	// environment of the node's last run counts.
+	// Environment is the node's present environment. If Environment is empty, the node or its Puppet Server chooses the
+	// environment.
 	Environment string
 	// Groups are the node's groups, sorted.
 	Groups []tutti.GroupName
@@ -111,8 +111,10 @@ func later(a, b time.Time) time.Time {
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
 	if v = s.survey(v); v.Reaction != nil {
-		if released := s.release(v, v.rollout); released != nil {
-			return []tutti.Body{released}
+		for _, r := range byEnvironment(v.rollouts) {
+			if released := s.release(v, r); released != nil {
+				return []tutti.Body{released}
+			}
 		}
 	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
@@ -126,7 +128,7 @@ func (s *State) Decide(v View) []tutti.Body {
 
 // The method `survey` returns the view, with the data that is computed once for each decision.
 func (s *State) survey(v View) View {
-	v.rollout, v.halts = s.rollout(v), &halts{}
+	v.rollouts, v.halts = s.held(v), &halts{}
 	return v
 }
 
@@ -190,8 +192,8 @@ func (d *decision) decide() []tutti.Body {
 			}
 		}
 		d.out = []tutti.Body{end}
-		if released := d.state.releasedBy(d.view, d.job, d.step, verdict); released != nil && d.count(barred) == 0 {
-			d.out = append(d.out, released)
+		if d.count(barred) == 0 {
+			d.out = append(d.out, d.state.releasedBy(d.job, d.step, verdict)...)
 		}
 	}
 	return d.out
@@ -253,7 +255,8 @@ func (d *decision) start(seat *seat) {
 		return // its turn has not come: other nodes may still change its answers
 	}
 	d.move(seat, compiling)
-	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
+	has := d.view.Has(seat.node)
+	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, engine.Usual{Program: has.Program, Environment: has.Environment})
 	order.Proof = seat.standing.Need == Proof && order.Mode == tutti.ModeApply && order.Program != tutti.ProgramAgent
 	wanted := &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts}
 	if d.step.Converge.Reaction {

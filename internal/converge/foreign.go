@@ -42,13 +42,13 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
 	last := s.engine.Last(node)
-	found, why := s.found(node, last, job, code)
+	found, why := s.found(node, last, job, code, has)
 	if why != "" && out.Need != Apply {
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	var mends *engine.Run
 	if agent && !has.Recorded && len(out.Changed) == 0 { // if compiles are recorded, a foreign run makes no node good, because its exports are not published
-		mends = s.mends(node, last, found)
+		mends = s.mends(node, last, found, has)
 	}
 	for _, f := range last.Foreign { // the first run that counts determines the result
 		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
@@ -81,11 +81,11 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 // A whole foreign run is a run of the node's daemon that has applied a whole new catalog. It makes the node good,
 // whatever happened before. The method `mends` returns the latest such run, or nil. The run must certainly have
 // begun after all known runs of Tutti had ended, and after the last report about the machine and its facts.
-func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
+func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run, has Has) *engine.Run {
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		whole := f.Foreign.Whole && !f.Foreign.Unwatched // if Unwatched, another run may have been going on at the same time
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched && (has.Environment == "" || f.Environment == has.Environment) // if Unwatched, another run may have been going on at the same time
 		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
@@ -112,12 +112,12 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 // A noop run or a compile changes nothing, but may show that its node is not good. If there is a run that shows
 // this, the method `found` returns the run, and a text about what the run has shown. If there is none, the method
 // returns nil and an empty string.
-func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
+func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest, has Has) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
 	}
 	for _, r := range last.Previews {
-		if what := s.foretold(r, last, job, code); what != "" {
+		if what := s.foretold(r, last, job, code, has); what != "" {
 			return r, what
 		}
 	}
@@ -143,13 +143,14 @@ func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tut
 // returns this finding as a text, or an empty string if the finding is not valid any more. The finding is valid if
 // the run has the same catalog as the last full run. It is also valid if the code and the answers have not changed
 // since the run.
-func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
+func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest, has Has) string {
 	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
 		return ""
 	}
 	same := r.Compiled != nil && passed.Compiled != nil && r.Compiled.Catalog != "" && r.Compiled.Catalog == passed.Compiled.Catalog
-	other := code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job) && (!broke || r.Asked != nil)
+	other := r.Program == tutti.ProgramAgent && r.Environment != has.Environment ||
+		code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job) && (!broke || r.Asked != nil)
 	if !same && (at < passed.GatedSeq || other) {
 		return ""
 	}

@@ -112,12 +112,12 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
-	case s.supersedes(passed, job): // this job must not undo what the later job has done
+	case s.supersedes(passed, job, has, code): // this job must not undo what the later job has done
 		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
-	case has.Program == tutti.ProgramAgent && passed.Foreign == nil && passed.Environment != "": // a run with an empty environment used the node's own environment
-		out.why = fmt.Sprintf("its last run was of environment %s, which a step had set: without this step the node may use another environment", passed.Environment)
+	case has.Program == tutti.ProgramAgent && passed.Environment != has.Environment && (passed.Foreign == nil || has.Environment != ""):
+		out.why = elsewhere(passed.Environment, has.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
@@ -132,6 +132,18 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.Need = Nothing
 	}
 	return out
+}
+
+// The function `elsewhere` explains why a node of a Puppet Server is not good after a run of another environment. An
+// empty environment is the one that the node or the Puppet Server chooses.
+func elsewhere(was, is string) string {
+	switch {
+	case is == "":
+		return fmt.Sprintf("its last run was of environment %s, which a step or a group had set: now the node may use another environment", was)
+	case was == "":
+		return fmt.Sprintf("its last run was of the environment that the node names, it has %s now", is)
+	}
+	return fmt.Sprintf("its last run was of environment %s, it has %s now", was, is)
 }
 
 // notCompared returns a fact that was volatile in the order of a run, and is not volatile in the fleet file any more.
@@ -160,10 +172,11 @@ func inGroups(groups []tutti.GroupName) string {
 	return text
 }
 
-// The method `supersedes` reports whether a run belongs to a job that began after `job` and has other code.
-func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
+// The method `supersedes` reports whether a run belongs to a job that began after `job`, and had other code than the
+// node would have in `job`.
+func (s *State) supersedes(r *engine.Run, job tutti.JobID, has Has, code tutti.Digest) bool {
 	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
-	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
+	return own != nil && other != nil && other.Seq > own.Seq && (r.Code != code || r.Environment != has.Environment)
 }
 
 // maxByFacts is how many runs of a node in one step may have changed facts as their only reason.

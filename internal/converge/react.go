@@ -34,7 +34,7 @@ type waked struct{ now, wide time.Time }
 // Reaction is a job to start because of a change.
 type Reaction struct {
 	Step  tutti.ConvergeStep
-	Code  tutti.Digest
+	Codes map[string]tutti.Digest // the code of each environment that has code
 	Cause string // the reason for the job, as text
 }
 
@@ -51,14 +51,11 @@ func (s *State) React(v View) *Reaction {
 	}
 	v = s.survey(v)
 	due := s.due(v)
-	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Code: s.pushed[v.Environment].Code}
-	if v.rollout != nil { // choose the nodes of one code, because a job has only one code
-		all := slices.Clone(due)
-		if due = s.ofCode(v, due, out.Code); len(due) == 0 {
-			out.Code = v.rollout.pushed.Goes()
-			due = s.ofCode(v, all, out.Code)
-		}
+	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Codes: map[string]tutti.Digest{}}
+	for environment, pushed := range s.pushed {
+		out.Codes[environment] = pushed.Code
 	}
+	due = s.ofOneCode(v, due, out.Codes)
 	if len(due) == 0 {
 		return nil
 	}
@@ -75,7 +72,7 @@ func (s *State) due(v View) []tutti.NodeName {
 	s.look(v)
 	var out []tutti.NodeName
 	begin := func(n tutti.NodeName) {
-		_, known := s.codeOf(v, v.rollout, n)
+		_, known := s.codeOf(v, n)
 		if known && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" && s.haltsFor(v, n) == "" {
 			out = append(out, n)
 		}
@@ -169,8 +166,10 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	now, wide := s.urgency(v, standing)
 	q, from := s.bounded(v, n, standing)
 	switch {
-	case !reacts && v.rollout != nil:
-		return v.rollout.heldBack()
+	case !reacts && v.rollouts[v.Has(n).Environment] != nil:
+		return v.rollouts[v.Has(n).Environment].heldBack()
+	case !reacts && v.Has(n).Program != tutti.ProgramAgent && s.pushed[v.Has(n).Environment].Code == "":
+		return fmt.Sprintf("no code was pushed for its environment %s: it runs after a push", v.Has(n).Environment)
 	case s.letAlone(n):
 		return "it kept changing in an earlier job: it runs after new code, or for a person"
 	case s.hopeless(n, standing, code):

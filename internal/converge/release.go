@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 
 	"github.com/tutti-project/tutti"
@@ -18,16 +19,36 @@ type rollout struct {
 	could    int                     // number of nodes with program `apply`, which could run with the pushed code
 }
 
-// The method `rollout` returns nil if no code is held. The method looks at all nodes.
-func (s *State) rollout(v View) *rollout {
-	pushed := s.pushed[v.Environment]
-	if !pushed.Held {
-		return nil
+// The method `held` returns the rollouts of all environments whose code is held.
+func (s *State) held(v View) map[string]*rollout {
+	var out map[string]*rollout
+	for environment, pushed := range s.pushed {
+		if !pushed.Held {
+			continue
+		}
+		if out == nil {
+			out = map[string]*rollout{}
+		}
+		out[environment] = s.rollout(v, pushed)
 	}
+	return out
+}
+
+// The function `byEnvironment` returns rollouts in the order of their environments.
+func byEnvironment(rollouts map[string]*rollout) []*rollout {
+	var out []*rollout
+	for _, environment := range slices.Sorted(maps.Keys(rollouts)) {
+		out = append(out, rollouts[environment])
+	}
+	return out
+}
+
+// The method `rollout` looks at all nodes of the environment of a push.
+func (s *State) rollout(v View, pushed tutti.CodePushed) *rollout {
 	out := &rollout{pushed: pushed, ahead: map[tutti.NodeName]bool{}, canaries: map[tutti.NodeName]bool{}}
 	var first, more []tutti.NodeName
 	for n := range s.nodes {
-		if v.Has(n).Program == tutti.ProgramAgent {
+		if has := v.Has(n); has.Program == tutti.ProgramAgent || has.Environment != pushed.Environment {
 			continue
 		}
 		out.could++
@@ -69,32 +90,54 @@ func (s *State) passedOver(pushed tutti.CodePushed, n tutti.NodeName) bool {
 	return last != nil && last.Program != tutti.ProgramAgent && slices.Contains(pushed.PassedOver, last.Code)
 }
 
-// codeOf returns the code with which a node runs by itself. The method returns false if the node does
-// not run by itself. There are two reasons not to run by itself. No code was released yet, or the
-// node's last run had code that was never released.
-func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool) {
+// codeOf returns the code with which a node runs by itself. The code is empty if the node runs with the code of a Puppet
+// Server. The method returns false if the node does not run by itself. There are two reasons not to run by itself. No
+// code was released yet, or the node's last run had code that was never released.
+func (s *State) codeOf(v View, n tutti.NodeName) (tutti.Digest, bool) {
+	has := v.Has(n)
+	r := v.rollouts[has.Environment]
 	switch {
-	case r == nil, r.canaries[n], v.Has(n).Program == tutti.ProgramAgent:
-		return s.pushed[v.Environment].Code, true
+	case has.Program == tutti.ProgramAgent:
+		return "", true
+	case r == nil, r.canaries[n]:
+		code := s.pushed[has.Environment].Code
+		return code, code != ""
 	case s.passedOver(r.pushed, n):
 		return "", false
 	}
 	return r.pushed.Goes(), r.pushed.Goes() != ""
 }
 
-// ofCode keeps only the nodes that run with this code by themselves.
-func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutti.NodeName {
+// A job has only one code of each environment. For each environment whose code is held, ofOneCode chooses this code: the
+// pushed code if a given node runs with it by itself, otherwise the released code. It returns the nodes that run with the
+// chosen codes.
+func (s *State) ofOneCode(v View, nodes []tutti.NodeName, codes map[string]tutti.Digest) []tutti.NodeName {
+	if len(v.rollouts) == 0 {
+		return nodes
+	}
+	ahead := map[string]bool{}
+	for _, n := range nodes {
+		if r := v.rollouts[v.Has(n).Environment]; r != nil && r.canaries[n] {
+			ahead[r.pushed.Environment] = true
+		}
+	}
+	for environment, r := range v.rollouts {
+		if !ahead[environment] {
+			codes[environment] = r.pushed.Goes()
+		}
+	}
 	return slices.DeleteFunc(nodes, func(n tutti.NodeName) bool {
-		is, known := s.codeOf(v, v.rollout, n)
-		return !known || is != code
+		has := v.Has(n)
+		code, known := s.codeOf(v, n)
+		return !known || has.Program != tutti.ProgramAgent && code != codes[has.Environment]
 	})
 }
 
 // The method `reacts` judges a node with the code that the node uses when it runs by itself.
 func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
-	code, known := s.codeOf(v, v.rollout, n)
-	if known && code != s.pushed[v.Environment].Code {
-		standing = s.standing(n, "", code, v.Has(n))
+	code, known := s.codeOf(v, n)
+	if has := v.Has(n); known && has.Program != tutti.ProgramAgent && code != s.pushed[has.Environment].Code {
+		standing = s.standing(n, "", code, has)
 	}
 	return standing, code, known && standing.Need != Nothing
 }
@@ -116,9 +159,9 @@ func canaries(n int, one, many string) string {
 }
 
 // The method `release` returns the event that ends a hold whose canaries are good. The result is nil if the canaries
-// are not good or if no code is held.
+// are not good.
 func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
-	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
+	if r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
 		return nil
 	}
 	for n := range r.ahead {
@@ -127,16 +170,22 @@ func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
 			return nil
 		}
 	}
-	return &tutti.CodeReleased{Environment: v.Environment, Code: r.pushed.Code, Reason: canaries(len(r.ahead), "is good with it", "are good with it")}
+	return &tutti.CodeReleased{Environment: r.pushed.Environment, Code: r.pushed.Code, Reason: canaries(len(r.ahead), "is good with it", "are good with it")}
 }
 
-// releasedBy returns the event that ends a hold after a person's converge of the whole fleet. The method returns
-// nil if the job is not a converge of the whole fleet by a person.
-func (s *State) releasedBy(v View, j *engine.Job, st *engine.Step, verdict tutti.Verdict) *tutti.CodeReleased {
-	pushed := s.pushed[v.Environment]
-	if !pushed.Held || j.Code != pushed.Code || st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply ||
-		verdict != tutti.VerdictConverged && verdict != tutti.VerdictPartial {
+// releasedBy returns the events that end the holds of a job's code after a person's converge of the whole fleet. The
+// method returns none if the job is not a converge of the whole fleet by a person.
+func (s *State) releasedBy(j *engine.Job, st *engine.Step, verdict tutti.Verdict) []tutti.Body {
+	if st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply || verdict != tutti.VerdictConverged && verdict != tutti.VerdictPartial {
 		return nil
 	}
-	return &tutti.CodeReleased{Environment: v.Environment, Code: pushed.Code, Reason: fmt.Sprintf("job %s is %s", j.ID, verdict)}
+	var out []tutti.Body
+	for _, environment := range slices.Sorted(maps.Keys(s.pushed)) {
+		pushed := s.pushed[environment]
+		of, code := j.CodeOf(environment)
+		if pushed.Held && of == environment && code == pushed.Code {
+			out = append(out, &tutti.CodeReleased{Environment: environment, Code: code, Reason: fmt.Sprintf("job %s is %s", j.ID, verdict)})
+		}
+	}
+	return out
 }

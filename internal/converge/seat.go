@@ -2,6 +2,7 @@ package converge
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -118,13 +119,14 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
-// inReaction returns the given nodes that may run by themselves in a job. A job has one code. While
+// inReaction returns the given nodes that may run by themselves in a job. A job has one code of each environment. While
 // other code is held, inReaction returns the nodes that run with the job's code.
 func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
-	if v.rollout == nil {
-		return nodes
-	}
-	return s.ofCode(v, nodes, j.Code)
+	return slices.DeleteFunc(nodes, func(n tutti.NodeName) bool {
+		_, code := v.in(j, n)
+		is, known := s.codeOf(v, n)
+		return !known || len(v.rollouts) > 0 && is != code
+	})
 }
 
 // ownRuns returns a node's runs in a step, without the runs of an earlier machine of that
@@ -137,12 +139,19 @@ func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
 	return n.Runs[i:]
 }
 
-// The method `in` returns the Puppet, program, environment and grants with which a node would run in a job. A job
-// keeps the code and environment that it had when it began.
-func (v View) in(j *engine.Job, n tutti.NodeName) Has {
-	has := v.Has(n)
-	has.Environment = j.Env
-	return has
+// The method `in` returns the Puppet, program, environment, grants and code with which a node would run in a job. A job
+// keeps the code that it had when it began. The code is empty if the node runs with the code of a Puppet Server, or if the
+// job has no code of the node's environment.
+func (v View) in(j *engine.Job, n tutti.NodeName) (has Has, code tutti.Digest) {
+	has = v.Has(n)
+	switch {
+	case has.Program == tutti.ProgramAgent:
+	case has.Environment == v.Environment:
+		has.Environment, code = j.Env, j.Code
+	default:
+		has.Environment, code = j.CodeOf(has.Environment)
+	}
+	return has, code
 }
 
 // Some nodes are good in the public view, but will not be good after other nodes of the job publish their results.
@@ -157,7 +166,8 @@ func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.N
 		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.letAlone(n) {
 			continue
 		}
-		standing := s.standing(n, j.ID, j.Code, v.in(j, n))
+		has, code := v.in(j, n)
+		standing := s.standing(n, j.ID, code, has)
 		if standing.Need == Nothing {
 			continue
 		}
@@ -183,11 +193,11 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
 
 // The method `sit` finds the phase of a node.
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
-	has := v.in(j, seat.node)
-	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
+	has, code := v.in(j, seat.node)
+	seat.standing = s.standing(seat.node, j.ID, code, has)
 	// If a node runs with Puppet's agent, a compile tells nothing new about the node's reads and exports. Only a
 	// Puppet Server with the module reports what the compile read.
-	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
+	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(code, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
 		switch {
@@ -220,13 +230,15 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		seat.phase = telling
 	case seat.standing.Need == Nothing:
 		seat.phase = good
+	case code == "" && has.Program != tutti.ProgramAgent:
+		seat.phase, seat.why = failed, fmt.Sprintf("environment %s had no code when the job began", has.Environment)
 	case v.Paused(seat.node) != "":
 		seat.phase, seat.why = paused, v.Paused(seat.node)
 	case !v.connected(seat.node):
 		seat.phase = absent
 	case st.Converge.Reaction && v.Reaction != nil && s.tooOften(v, seat):
 	case last == nil:
-		s.begin(v, j, st, seat)
+		s.begin(v, code, st, seat)
 	case seat.standing.Facts && byFacts(seat.runs) >= maxByFacts:
 		seat.phase = diverging
 		if s.engine.Facts(seat.node).Harmless() {
@@ -276,7 +288,7 @@ func byFacts(runs []*engine.Run) int {
 
 // usable reports whether the order can rely on what is known about a node. This is true if
 // the node has compiled in this job, or if its record was made with this code.
-func (s *State) usable(j *engine.Job, seat *seat) bool {
+func (s *State) usable(code tutti.Digest, seat *seat) bool {
 	for _, r := range seat.runs {
 		if r.Compiled != nil {
 			return true
@@ -286,7 +298,7 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 	if basis == nil || basis.Asked == nil || seat.standing.Need != Apply {
 		return false
 	}
-	return basis.Served != nil || basis.Program != tutti.ProgramAgent && basis.Code == j.Code
+	return basis.Served != nil || basis.Program != tutti.ProgramAgent && basis.Code == code
 }
 
 // recordedBefore reports whether there is a record of what a node asked and published with other code.
@@ -297,9 +309,9 @@ func (s *State) recordedBefore(seat *seat) bool {
 
 // The method `begin` finds the phase of a node that has not run in this step. A node that failed before is tried
 // again if a person started the job, if something has changed, or if the safety schedule wants it.
-func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
+func (s *State) begin(v View, code tutti.Digest, st *engine.Step, seat *seat) {
 	seat.phase = ready
-	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.same(seat.node, seat.standing, j.Code) {
+	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.same(seat.node, seat.standing, code) {
 		return
 	}
 	if seat.byFacts = s.otherFacts(seat.node); seat.byFacts {

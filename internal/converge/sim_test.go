@@ -41,6 +41,9 @@ type sim struct {
 	memory    map[tutti.RunID]*process                      // what the nodes remember of their runs
 	late      []func()                                      // messages that will arrive (again) later
 
+	environment func(tutti.NodeName) string // the environment of a node; nil: production
+	branches    map[string]tutti.CodePushed // the last push of each other environment
+
 	order    []converge.Order
 	serial   []converge.Serial
 	tells    bool          // the agents report their facts after a run
@@ -148,8 +151,15 @@ func (s *sim) view() converge.View {
 			}
 			return s.now
 		},
-		Has: func(tutti.NodeName) converge.Has {
-			return converge.Has{Puppet: s.puppet, Program: s.program, TellsFacts: s.tells}
+		Has: func(n tutti.NodeName) converge.Has {
+			has := converge.Has{Puppet: s.puppet, Program: s.program, TellsFacts: s.tells}
+			if s.program != tutti.ProgramAgent {
+				has.Environment = "production"
+			}
+			if s.environment != nil {
+				has.Environment = s.environment(n)
+			}
+			return has
 		},
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
@@ -170,13 +180,19 @@ func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 }
 
 func (s *sim) startJob(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
-	return s.startJobOf(s.code, mode, spec, "")
+	codes := map[string]tutti.Digest{"production": s.code}
+	for environment, pushed := range s.branches {
+		codes[environment] = pushed.Code
+	}
+	return s.startJobOf(codes, mode, spec, "")
 }
 
-func (s *sim) startJobOf(code tutti.Digest, mode tutti.Mode, spec tutti.ConvergeStep, cause string) tutti.JobID {
+func (s *sim) startJobOf(codes map[string]tutti.Digest, mode tutti.Mode, spec tutti.ConvergeStep, cause string) tutti.JobID {
 	id := s.engine.NextJob("converge")
+	others := maps.Clone(codes)
+	delete(others, "production")
 	s.append(&tutti.JobStarted{
-		Job: id, Mode: mode, Env: "production", Code: code, Cause: cause,
+		Job: id, Mode: mode, Env: "production", Code: codes["production"], Codes: others, Cause: cause,
 		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
 	})
 	s.cut()
@@ -190,7 +206,7 @@ func (s *sim) settle() {
 	s.cut()
 	for range 1000 {
 		if r := s.converge.React(s.view()); r != nil {
-			s.startJobOf(r.Code, tutti.ModeApply, r.Step, r.Cause)
+			s.startJobOf(r.Codes, tutti.ModeApply, r.Step, r.Cause)
 		}
 		bodies := s.engine.Decide(engine.View{
 			Now: s.now, Since: s.since, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return s.now },

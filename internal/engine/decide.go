@@ -9,6 +9,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
+// Usual is how a node runs Puppet if a step does not say so.
+type Usual struct {
+	Program     tutti.Program
+	Environment string // if Environment is empty, a node with ProgramApply uses the environment of the job
+}
+
 // View is the data that a decision needs in addition to the log.
 type View struct {
 	Now      time.Time
@@ -18,7 +24,7 @@ type View struct {
 	InFlight int                                // how many runs the fleet may have at once; 0: no limit
 	Hold     bool                               // no run may begin; present runs continue
 	HeldTo   time.Time                          // before this time no run could begin; zero: runs could always begin
-	Program  func(tutti.NodeName) tutti.Program // the node's program if the step sets none; nil: ProgramApply
+	Usual    func(tutti.NodeName) Usual // how a node runs if the step does not say so; nil: ProgramApply
 
 	// LastAnswer returns the reason why the last answer to a wait was not good enough.
 	// The reason is unknown if LastAnswer is nil or returns an empty text.

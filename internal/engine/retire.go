@@ -152,7 +152,7 @@ func (s *State) report(r *Run) []tutti.RunID {
 			l.left = r.Run
 		}
 		if r.Previews() && r.Result.Foretells(r.Mode) {
-			l.previews = l.previews.Add(retain.PreviewOf(*r.Result, r.Code, r.Seq))
+			l.previews = l.previews.Add(retain.PreviewOf(*r.Result, r.Order, r.Seq))
 		}
 	})
 }

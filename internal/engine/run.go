@@ -35,11 +35,11 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 		}
 		b.take(n.Node)
 		inFlight++
-		program := tutti.ProgramApply
-		if v.Program != nil {
-			program = v.Program(n.Node)
+		var usual Usual
+		if v.Usual != nil {
+			usual = v.Usual(n.Node)
 		}
-		out = append(out, &tutti.RunWanted{Order: j.Want(st, n.Node, len(n.Runs)+1, program)})
+		out = append(out, &tutti.RunWanted{Order: j.Want(st, n.Node, len(n.Runs)+1, usual)})
 	}
 	return out
 }
@@ -79,19 +79,30 @@ func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {
 	return Failed
 }
 
-// Want returns the order for a node in a step. The step's options override the node's
-// usual program. The order's run has no id yet.
-func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Program) tutti.Order {
-	o := tutti.Order{
-		Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
-		Timeout: st.Timeout, Attempt: attempt,
+// CodeOf returns the code of an environment in the job. For an empty environment, CodeOf returns the name and the code of
+// the fleet's environment. The code is empty if the environment had no code when the job began.
+func (j *Job) CodeOf(environment string) (string, tutti.Digest) {
+	if environment == "" || environment == j.Env {
+		return j.Env, j.Code
 	}
+	return environment, j.Codes[environment]
+}
+
+// Want returns the order for a node in a step. The step's options override what is usual for the node. The order's run
+// has no id yet.
+func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, usual Usual) tutti.Order {
+	o := tutti.Order{Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Timeout: st.Timeout, Attempt: attempt}
 	var options tutti.RunOptions
 	if st.Kind() == tutti.StepRun {
 		options = st.Run.RunOptions
 	}
-	if cmp.Or(options.Program, program) == tutti.ProgramAgent {
-		o.Program, o.Environment, o.Code = tutti.ProgramAgent, options.Environment, ""
+	environment := cmp.Or(options.Environment, usual.Environment)
+	if cmp.Or(options.Program, usual.Program) == tutti.ProgramAgent {
+		o.Program, o.Environment = tutti.ProgramAgent, environment
+	} else {
+		if o.Environment, o.Code = j.CodeOf(environment); o.Code == "" { // the fleet file has changed since the job began
+			o.Environment, o.Code = j.Env, j.Code
+		}
 	}
 	if options.Noop && o.Mode == tutti.ModeApply {
 		o.Mode = tutti.ModeNoop

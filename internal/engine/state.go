@@ -58,6 +58,7 @@ type Job struct {
 	Mode      tutti.Mode
 	Env       string
 	Code      tutti.Digest
+	Codes     map[string]tutti.Digest // the code of the other environments
 	By        string
 	Cause     string // the reason why the server began the job by itself; empty for an operator's job
 	StartedAt time.Time

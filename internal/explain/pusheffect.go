@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tutti-project/tutti"
@@ -12,20 +13,27 @@ import (
 
 // PushEffect implements tutti.Codes.
 func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEffect, error) {
+	onlyCode := len(in.Fleet.Source) == 0
 	digest := tutti.DigestOf(in.Fleet.Source)
 	// to read a file takes time and memory, so only an admin can make the server read another file
 	may := func(v View) error {
-		if digest == v.Registry.FleetDigest {
+		if onlyCode || digest == v.Registry.FleetDigest {
 			return nil
 		}
 		return tutti.Wrap("", v.May(tutti.VerbAdmin, ""), "%s is not the fleet file of the server", in.Fleet.File)
 	}
-	if err := rd.look(ctx, may); err != nil {
+	var f tutti.Fleet
+	if err := rd.look(ctx, func(v View) error {
+		f = v.Fleet()
+		return may(v)
+	}); err != nil {
 		return api.PushEffect{}, err
 	}
-	f, err := fleet.Parse(in.Fleet.File, in.Fleet.Source)
-	if err != nil {
-		return api.PushEffect{}, err
+	if !onlyCode {
+		var err error
+		if f, err = fleet.Parse(in.Fleet.File, in.Fleet.Source); err != nil {
+			return api.PushEffect{}, err
+		}
 	}
 	out := api.PushEffect{}
 	if f.Reaction != nil {
@@ -35,21 +43,30 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 		if err := may(v); err != nil {
 			return err
 		}
-		out.Same = digest == v.Registry.FleetDigest && !policy.Old(v.Fleet()) && (in.Code == "" || in.Code == v.Registry.Code[f.Environment.Name].Code)
+		codes := maps.Clone(in.Codes)
+		if codes == nil {
+			codes = map[string]tutti.Digest{}
+		}
+		if in.Code != "" {
+			codes[f.Environment.Name] = in.Code
+		}
+		maps.DeleteFunc(codes, func(environment string, code tutti.Digest) bool { return code == v.Registry.Code[environment].Code })
+		out.Same = (onlyCode || digest == v.Registry.FleetDigest && !policy.Old(v.Fleet())) && len(codes) == 0
 		loses := map[tutti.NodeName]bool{}
 		for _, u := range UngrantedBy(v.State, f) {
 			loses[u.Node] = true
 			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
 		}
-		// The variable `other` is false if the request has no code, or has the current code.
-		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code
-		for n := range v.Registry.Nodes {
-			if v.WhyObserved(n) != "" {
+		members := fleet.NewMembership(f)
+		for name, n := range v.Registry.Nodes {
+			groups := members.GroupsOf(name, n.Groups, members.Trusted(name, n.Certificate))
+			if f.WhyObserved(groups) != "" {
 				continue
 			}
-			last := v.Engine.Last(n).Applied
-			if loses[n] || other && v.has(n).Program != tutti.ProgramAgent && (last == nil || last.Code != in.Code) {
-				out.Nodes = append(out.Nodes, n)
+			environment, has, last := f.EnvironmentOf(groups), v.has(name), v.Engine.Last(name).Applied
+			code, other := codes[environment]
+			if loses[name] || has.Environment != environment || other && f.ProgramOf(groups) != tutti.ProgramAgent && (last == nil || last.Code != code) {
+				out.Nodes = append(out.Nodes, name)
 			}
 		}
 		slices.Sort(out.Nodes)

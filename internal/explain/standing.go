@@ -53,7 +53,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 		return stood{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
 	}
 	view := v.node(n)
-	view.GroupsWhy = v.Registry.GroupReasons(n)
+	view.GroupsWhy, view.Environment = v.Registry.GroupReasons(n), v.UsualOf(name).Environment
 	view.Paused = v.Paused(v.Now)(n.Node)
 	st := v.Converge.Standing(name, v.has(name))
 	v.stands(n, st, &view)

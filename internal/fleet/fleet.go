@@ -7,9 +7,11 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -73,23 +75,24 @@ func (r *reader) document(source []byte) *yaml.Node {
 // grants, plans and order refer to groups.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
-	var grants, access, plans, reactive, reaction, order, join *yaml.Node
+	var others, grants, access, plans, reactive, reaction, order, join *yaml.Node
 	named, code := false, false
 	ok := r.mapping(root, "the fleet file", fields{
-		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
-		"environment": func(n *yaml.Node) { code = true; r.environment(n, &fleet.Environment) },
-		"mode":        func(n *yaml.Node) { fleet.Program = r.program(n, "the fleet file", true) },
-		"groups":      func(n *yaml.Node) { fleet.Groups = r.groups(n) },
-		"grants":      func(n *yaml.Node) { grants = n },
-		"access":      func(n *yaml.Node) { access = n },
-		"plans":       func(n *yaml.Node) { plans = n },
-		"reactive":    func(n *yaml.Node) { reactive = n },
-		"reaction":    func(n *yaml.Node) { reaction = n },
-		"order":       func(n *yaml.Node) { order = n },
-		"replaced":    func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
-		"facts":       func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
-		"secrets":     func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
-		"join":        func(n *yaml.Node) { join = n },
+		"fleet":        func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
+		"environment":  func(n *yaml.Node) { code = true; r.environment(n, &fleet.Environment) },
+		"environments": func(n *yaml.Node) { others = n },
+		"mode":         func(n *yaml.Node) { fleet.Program = r.program(n, "the fleet file", true) },
+		"groups":       func(n *yaml.Node) { fleet.Groups = r.groups(n) },
+		"grants":       func(n *yaml.Node) { grants = n },
+		"access":       func(n *yaml.Node) { access = n },
+		"plans":        func(n *yaml.Node) { plans = n },
+		"reactive":     func(n *yaml.Node) { reactive = n },
+		"reaction":     func(n *yaml.Node) { reaction = n },
+		"order":        func(n *yaml.Node) { order = n },
+		"replaced":     func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
+		"facts":        func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
+		"secrets":      func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
+		"join":         func(n *yaml.Node) { join = n },
 
 		"safety_when_away": func(n *yaml.Node) { fleet.SafetyWhenAway = r.safetyWhenAway(n, "safety_when_away") },
 		"runs_every":       func(n *yaml.Node) { fleet.RunsEvery = runsEvery(r, n, "runs_every") },
@@ -99,6 +102,9 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	}
 	if (fleet.Program == tutti.ProgramAgent || fleet.Program == tutti.ProgramObserve) && !code {
 		fleet.Environment = tutti.Environment{} // the code is not Tutti's, for example on the Puppet Server
+	}
+	if others != nil {
+		fleet.Environments = r.environments(others, fleet.Environment.Name)
 	}
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {
@@ -180,6 +186,28 @@ func (r *reader) keepReplaced(n *yaml.Node) bool {
 }
 
 var environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// The method `environments` reads the environments besides the fleet's environment. The result is sorted by name.
+func (r *reader) environments(n *yaml.Node, fleets string) []tutti.Environment {
+	entries, _ := r.entries(n, "environments")
+	var out []tutti.Environment
+	for _, e := range entries {
+		env := tutti.Environment{Name: r.environmentName(e.key.at, "environments")}
+		what := "environment " + env.Name
+		complete := r.mapping(e.value, what, fields{"path": func(n *yaml.Node) {
+			env.Path, _ = r.text(n, what+": path")
+		}})
+		switch {
+		case env.Name == fleets:
+			r.report(e.key.at, "leave it out here", "environment %s is the fleet's `environment` already", env.Name)
+		case complete && env.Path == "":
+			r.report(e.key.at, "add `path:` with the directory of its code, or leave the environment out here if it is pushed in another way", "%s: no path", what)
+		}
+		out = append(out, env)
+	}
+	slices.SortFunc(out, func(a, b tutti.Environment) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
 
 func (r *reader) environment(n *yaml.Node, env *tutti.Environment) {
 	r.mapping(n, "environment", fields{

@@ -79,11 +79,12 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 	var nodes []text
 	var list, joined, condition, removes *yaml.Node
 	complete := r.mapping(e.value, what, fields{
-		"nodes":   func(n *yaml.Node) { list = n },
-		"joined":  func(n *yaml.Node) { joined = n },
-		"trusted": func(n *yaml.Node) { condition = n; group.Trusted = trustedText(r, n, what+": trusted") },
-		"mode":    func(n *yaml.Node) { group.Program = r.program(n, what, true) },
-		"serial":  func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
+		"nodes":       func(n *yaml.Node) { list = n },
+		"joined":      func(n *yaml.Node) { joined = n },
+		"trusted":     func(n *yaml.Node) { condition = n; group.Trusted = trustedText(r, n, what+": trusted") },
+		"mode":        func(n *yaml.Node) { group.Program = r.program(n, what, true) },
+		"environment": func(n *yaml.Node) { group.Environment = r.environmentName(n, what+": environment") },
+		"serial":      func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
 
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
 		"runs_every":       func(n *yaml.Node) { group.RunsEvery = runsEvery(r, n, what+": runs_every") },

@@ -87,15 +87,6 @@ func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	return word == "fresh", word == "ahead"
 }
 
-// checkRunOptions refuses an environment for runs that use the fleet's environment. The map `given`
-// contains the values of the step, by key.
-func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
-	misspelt := given["mode"] != nil && options.Program == ""
-	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
-		r.report(n, "add `mode: agent`", "step: environment: only a run through the agent can use an environment that differs from the fleet's environment")
-	}
-}
-
 // runOptions writes the options of a run as in the fleet file.
 func runOptions(o tutti.RunOptions) []string {
 	var parts []string

@@ -32,9 +32,8 @@ func (runKind) read(r *reader) reading {
 		"limit":   func(n *yaml.Node) { spec.Limit = r.limit(n, "step: limit") },
 		"timeout": func(n *yaml.Node) { timeout = r.duration(n, "timeout") },
 	})
-	return reading{keys, func(d *draft, given map[string]*yaml.Node) {
+	return reading{keys, func(d *draft, _ map[string]*yaml.Node) {
 		d.Run, d.target, d.Timeout = &spec, spec.Target, timeout
-		r.checkRunOptions(spec.RunOptions, given)
 	}}
 }
 

@@ -41,7 +41,7 @@ type Registry struct {
 	epoch   uint64 // the present epoch
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
-	jobs    map[tutti.JobID]tutti.Digest // the code of each job
+	jobs    map[tutti.JobID][]tutti.Digest // the code of each job
 	removed map[tutti.NodeName]bool      // names of nodes that are no longer in the fleet
 }
 
@@ -98,7 +98,7 @@ func newRegistry() *Registry {
 		Asking:     map[tutti.NodeName]map[tutti.Digest]*Asking{},
 
 		epoch:   1,
-		jobs:    map[tutti.JobID]tutti.Digest{},
+		jobs:    map[tutti.JobID][]tutti.Digest{},
 		removed: map[tutti.NodeName]bool{},
 	}
 }
@@ -142,11 +142,13 @@ func (r *Registry) apply(e tutti.Event) {
 			n.Trusts = b.Counter
 		}
 	case *tutti.JobStarted:
-		r.jobs[b.Job] = b.Code
+		r.jobs[b.Job] = b.Uses()
 	case *tutti.JobRetired:
 		old := r.jobs[b.Job]
 		delete(r.jobs, b.Job)
-		r.dropCode(old)
+		for _, code := range old {
+			r.dropCode(code)
+		}
 	case *tutti.TokenCreated:
 		r.Tokens[b.Token] = &Token{TokenCreated: *b, Used: map[tutti.NodeKey]tutti.NodeName{}, Ended: map[tutti.NodeKey]bool{}}
 	case *tutti.TokenRevoked:
@@ -213,6 +215,15 @@ func (r *Registry) unclaim(runs ...tutti.RunID) {
 	}
 }
 
+// Codes returns the latest code of each environment.
+func (r *Registry) Codes() map[string]tutti.Digest {
+	out := make(map[string]tutti.Digest, len(r.Code))
+	for environment, pushed := range r.Code {
+		out[environment] = pushed.Code
+	}
+	return out
+}
+
 // dropCode forgets the manifest of code if no node can request this code any more.
 func (r *Registry) dropCode(code tutti.Digest) {
 	for _, current := range r.Code {
@@ -221,7 +232,7 @@ func (r *Registry) dropCode(code tutti.Digest) {
 		}
 	}
 	for _, used := range r.jobs {
-		if used == code {
+		if slices.Contains(used, code) {
 			return
 		}
 	}

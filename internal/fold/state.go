@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tutti-project/tutti"
@@ -123,6 +124,30 @@ func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	return s.Registry.Fleet.ProgramOf(s.Registry.Groups(n))
 }
 
+// UsualOf returns how a node runs Puppet if a step does not say so.
+func (s *State) UsualOf(name tutti.NodeName) engine.Usual {
+	n, f := s.Registry.Nodes[name], s.Registry.Fleet
+	if f == nil || n == nil {
+		return engine.Usual{Program: tutti.ProgramApply}
+	}
+	groups := s.Registry.Groups(n)
+	out := engine.Usual{Program: f.ProgramOf(groups), Environment: f.EnvironmentOf(groups)}
+	if out.Program != tutti.ProgramAgent && out.Environment == f.Environment.Name {
+		out.Environment = "" // a running job keeps the fleet's environment
+	}
+	return out
+}
+
+// JobWith returns the beginning of a job that keeps the given code of each environment. The other fields are empty.
+func (s *State) JobWith(f tutti.Fleet, codes map[string]tutti.Digest) *tutti.JobStarted {
+	out := &tutti.JobStarted{Env: f.Environment.Name, Code: codes[f.Environment.Name]}
+	maps.DeleteFunc(codes, func(environment string, code tutti.Digest) bool { return environment == out.Env || code == "" })
+	if len(codes) > 0 {
+		out.Codes = codes
+	}
+	return out
+}
+
 // WhyObserved returns why Tutti starts nothing on a node. The text is empty if the node is not observed.
 func (s *State) WhyObserved(name tutti.NodeName) string {
 	n := s.Registry.Nodes[name]
@@ -147,7 +172,7 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	mayRead := policy.KeysOf(f, groups, name).Reads
 	meant := func(targets []string) bool { return tutti.Targets(targets, name, groups) }
 	return converge.Has{
-		MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Groups: groups,
+		MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.EnvironmentOf(groups), Groups: groups,
 		Volatile: f.VolatileFacts, Recorded: policy.Compiles(f),
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 func noteJob(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.JobStarted)
-	l.codes[b.Job] = b.Code
+	l.codes[b.Job] = b.Uses()
 }
 
 func noteFinished(l *Ledger, e tutti.Event) {
@@ -58,7 +58,7 @@ func noteWanted(l *Ledger, e tutti.Event) {
 	case o.Full():
 		l.applies[o.Run] = true
 	case o.Previews():
-		l.previews[o.Run] = tutti.Order{Mode: o.Mode, Code: o.Code}
+		l.previews[o.Run] = tutti.Order{Mode: o.Mode, Code: o.Code, Program: o.Program, Environment: o.Environment}
 	case o.Mode == tutti.ModeApply:
 		l.parts[o.Run] = true
 	}
@@ -140,7 +140,7 @@ func noteResult(l *Ledger, e tutti.Event) {
 		l.partial[node] = append(l.partial[node], result.Run)
 	}
 	if o, previews := l.previews[result.Run]; previews && result.Foretells(o.Mode) {
-		l.preview[node] = l.preview[node].Add(PreviewOf(result, o.Code, l.wanted[result.Run]))
+		l.preview[node] = l.preview[node].Add(PreviewOf(result, o, l.wanted[result.Run]))
 	}
 }
 

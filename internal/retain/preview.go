@@ -9,19 +9,24 @@ import (
 
 // Preview is a run that shows what a full run would change (tutti.Result.Foretells).
 type Preview struct {
-	Run   tutti.RunID
-	Code  tutti.Digest
+	Run tutti.RunID
+	// Of is the digest of the code that the run used. For code of a Puppet Server, Of is the environment.
+	Of    string
 	Seq   uint64 // sequence of the run's event RunWanted
 	Found bool   // a resource is out of sync, or the run failed
 }
 
-// PreviewOf returns the preview for the result of a run.
-func PreviewOf(result tutti.Result, code tutti.Digest, wanted uint64) Preview {
-	return Preview{result.Run, code, wanted, result.Outcome == tutti.Failed || result.NoopPending || result.Counts.OutOfSync > 0}
+// PreviewOf returns the preview for the result of a run with this order.
+func PreviewOf(result tutti.Result, order tutti.Order, wanted uint64) Preview {
+	of := string(order.Code)
+	if order.Program == tutti.ProgramAgent {
+		of = order.Environment
+	}
+	return Preview{result.Run, of, wanted, result.Outcome == tutti.Failed || result.NoopPending || result.Counts.OutOfSync > 0}
 }
 
-// Previews are the latest previews of a node, one for each code. The latest one is first. If a node gets an
-// earlier code again, the preview of this code counts again. If the list is too long, the oldest preview without
+// Previews are the latest previews of a node, one for each code and environment. The latest one is first. If a
+// node gets an earlier code again, the preview of this code counts again. If the list is too long, the oldest preview without
 // changes or failures is dropped.
 type Previews [4]Preview
 
@@ -31,7 +36,7 @@ func (p Previews) Add(one Preview) Previews {
 	for _, other := range p {
 		switch {
 		case other.Run == "":
-		case other.Code != one.Code:
+		case other.Of != one.Of:
 			all = append(all, other)
 		case other.Seq > one.Seq: // the new result arrived late
 			all[0] = other

@@ -14,6 +14,7 @@
 package retain
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -28,7 +29,7 @@ const tokenGrace = 30 * 24 * time.Hour
 type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key
-	codes    map[tutti.JobID]tutti.Digest
+	codes    map[tutti.JobID][]tutti.Digest
 	goes     map[string]tutti.Digest // the code that an environment still uses while the last push is held
 	finished map[tutti.JobID]bool
 	jobs     map[tutti.RunID]tutti.JobID
@@ -77,7 +78,7 @@ type value struct {
 func New() *Ledger {
 	return &Ledger{
 		last:     map[string]uint64{},
-		codes:    map[tutti.JobID]tutti.Digest{},
+		codes:    map[tutti.JobID][]tutti.Digest{},
 		goes:     map[string]tutti.Digest{},
 		finished: map[tutti.JobID]bool{},
 		jobs:     map[tutti.RunID]tutti.JobID{},
@@ -236,8 +237,8 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 	if b := e.Body.(*tutti.CodePushed); l.goes[b.Environment] == b.Code {
 		return true
 	}
-	for _, code := range l.codes {
-		if code == e.Body.(*tutti.CodePushed).Code {
+	for _, codes := range l.codes {
+		if slices.Contains(codes, e.Body.(*tutti.CodePushed).Code) {
 			return true
 		}
 	}

@@ -82,9 +82,6 @@ func (tx *tx) name(b *tutti.RunWanted) {
 
 // The method `react` starts a job if the fleet reacts by itself to a change.
 func (tx *tx) react(view converge.View) bool {
-	if _, pushed := tx.Registry.Code[view.Environment]; !pushed && view.Environment != "" {
-		return false
-	}
 	reaction := tx.Converge.React(view)
 	if reaction == nil {
 		return false
@@ -93,10 +90,9 @@ func (tx *tx) react(view converge.View) bool {
 	if err != nil { // ConvergePlan refuses only targets, and a reaction has no target
 		return false
 	}
-	tx.Emit(core.ActorServer, &tutti.JobStarted{
-		Job: tx.Engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: reaction.Code,
-		Cause: plain.Words(reaction.Cause),
-	})
+	started := tx.JobWith(*tx.Registry.Fleet, reaction.Codes)
+	started.Job, started.Plan, started.Mode, started.Cause = tx.Engine.NextJob(plan.Name), plan, tutti.ModeApply, plain.Words(reaction.Cause)
+	tx.Emit(core.ActorServer, started)
 	tx.MayCut()
 	return true
 }

@@ -69,7 +69,7 @@ func (d *decider) Decide(t *writer.Tx) {
 	view := engine.View{
 		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen,
 		Silence: d.Opts.Silence, InFlight: d.Opts.InFlight, Hold: held, HeldTo: d.heldTo,
-		Program: tx.ProgramOf, LastAnswer: d.lastAnswer,
+		Usual: tx.UsualOf, LastAnswer: d.lastAnswer,
 	}
 	for {
 		d.checkValueWaits(tx)

@@ -270,7 +270,7 @@ func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 		why   string
 	}{
 		{"own", api.NodeGood, ""},
-		{"next", api.NodeSuspect, "its last run was of environment next, which a step had set: without this step the node may use another environment"},
+		{"next", api.NodeSuspect, "its last run was of environment next, which a step or a group had set: now the node may use another environment"},
 		{"own", api.NodeGood, ""},
 	} {
 		f.Start(tc.plan, tutti.ModeApply)

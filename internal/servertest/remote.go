@@ -144,7 +144,7 @@ func TestRemotes(t *testing.T, side Side) {
 	_, err = server.StartJob(ctx, api.StartJob{
 		Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: tutti.RunOptions{Environment: "staging"}}, Mode: tutti.ModeApply,
 	})
-	wantCode(t, "apply with an environment that is not the fleet's", err, tutti.CodeConflict)
+	wantCode(t, "apply with an environment without code", err, tutti.CodeNotFound)
 	_, err = server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{}, Mode: tutti.ModeApply})
 	wantCode(t, "runs on no nodes", err, tutti.CodeInvalid)
 }

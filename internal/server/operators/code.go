@@ -2,8 +2,10 @@ package operators
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -193,6 +195,9 @@ func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fle
 	if err := s.checkDefined(ctx, in.File, f); err != nil {
 		return tutti.Fleet{}, err
 	}
+	if err := s.checkEnvironments(ctx, in.File, f); err != nil {
+		return tutti.Fleet{}, err
+	}
 	set := &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source), Statement: in.Statement}
 	if in.Statement != nil {
 		said, err := s.signedPlans(ctx, *in.Statement)
@@ -219,8 +224,43 @@ func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.
 	return s.Opts.Identity.Plans(trust, in)
 }
 
-// checkDefined refuses a grant that says `defined: true` for a type if the latest pushed code has a native type of
-// that name.
+// checkEnvironments refuses a fleet file whose groups or steps name an environment of `puppet apply` that has no code. An
+// environment that is new in the fleet file is most often misspelt, or was not pushed first.
+func (s *Operators) checkEnvironments(ctx context.Context, file string, f tutti.Fleet) error {
+	return s.Look(ctx, func(v explain.View) error {
+		check := func(what, environment string, program tutti.Program) error {
+			if environment == "" || environment == f.Environment.Name || program == tutti.ProgramAgent || program == tutti.ProgramObserve || v.Registry.Code[environment].Code != "" {
+				return nil
+			}
+			known := slices.Sorted(maps.Keys(v.Registry.Code))
+			return tutti.Errorf(tutti.CodeInvalid, "%s: %s: environment %q has no code; push it first: tutti code push --environment %s, or correct the name (there is code of: %s)",
+				file, what, environment, environment, cmp.Or(strings.Join(known, ", "), "none"))
+		}
+		for _, g := range f.Groups {
+			if err := check("group "+string(g.Name), g.Environment, cmp.Or(g.Program, f.Program)); err != nil {
+				return err
+			}
+		}
+		for _, p := range f.Plans {
+			for _, st := range p.Steps {
+				if st.Kind() != tutti.StepRun {
+					continue
+				}
+				program := st.Run.Program
+				if program == "" && slices.ContainsFunc(f.Groups, func(g tutti.Group) bool { return g.Program == tutti.ProgramAgent }) {
+					continue // the step may run nodes of a Puppet Server
+				}
+				if err := check(fmt.Sprintf("plan %s: step %s", p.Name, st.Name), st.Run.Environment, cmp.Or(program, f.Program)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// checkDefined refuses a grant that says `defined: true` for a type if the latest pushed code of an environment has a
+// native type of that name.
 func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
 	defined := map[string]string{} // from the name of the file that would define a native type to the name of the type
 	for _, g := range f.Grants {
@@ -233,13 +273,26 @@ func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet
 	if len(defined) == 0 {
 		return nil
 	}
-	var digest tutti.Digest
+	var digests []tutti.Digest
 	if err := s.Look(ctx, func(v explain.View) error {
-		digest = v.Registry.Signed[v.Registry.Code[f.Environment.Name].Code]
+		for _, environment := range slices.Sorted(maps.Keys(v.Registry.Code)) {
+			digests = append(digests, v.Registry.Signed[v.Registry.Code[environment].Code])
+		}
 		return nil
-	}); err != nil || digest == "" {
+	}); err != nil {
 		return err
 	}
+	for _, digest := range digests {
+		if err := s.checkNative(ctx, file, digest, defined); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNative refuses native types in code. The map `defined` leads from the name of a file that would define a native
+// type to the name of the type. The digest is of the signed manifest of the code.
+func (s *Operators) checkNative(ctx context.Context, file string, digest tutti.Digest, defined map[string]string) error {
 	raw, err := s.Opts.Blobs.Get(ctx, digest)
 	if err != nil {
 		return err

@@ -41,8 +41,8 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 		if f == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
 		}
-		code, ok := tx.Registry.Code[f.Environment.Name]
-		body := &tutti.JobStarted{Mode: in.Mode, Env: f.Environment.Name, Code: code.Code}
+		body := tx.JobWith(*f, tx.Registry.Codes())
+		body.Mode = in.Mode
 		var err error
 		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
 			return err
@@ -63,11 +63,8 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 		if body.Plan.Exclusive, err = exclusive(body.Plan, body.Targets, in); err != nil {
 			return err
 		}
-		if needs := tx.needsCode(body.Plan, body.Targets); !ok && needs != "" {
-			if f.Environment.Name == "" {
-				return tutti.Errorf(tutti.CodeInvalid, "%s runs by `puppet apply`, and the fleet file has no environment; add one, or say mode: agent", needs)
-			}
-			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
+		if err := tx.hasCode(body); err != nil {
+			return err
 		}
 		id = tx.Engine.NextJob(body.Plan.Name)
 		body.Job = id
@@ -102,25 +99,32 @@ func several[Name ~string](names []Name) string {
 	return strings.Join(out, ", ")
 }
 
-// needsCode returns a node on which a plan needs the fleet's code. The name is empty if the plan needs no code.
-func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) tutti.NodeName {
-	for _, st := range plan.Steps {
-		nodes := targets[st.Name]
-		var program tutti.Program
+// hasCode refuses a job if one of its nodes runs by `puppet apply`, and the job has no code of the node's environment.
+func (tx *tx) hasCode(job *tutti.JobStarted) error {
+	for _, st := range job.Plan.Steps {
+		nodes := job.Targets[st.Name]
+		var options tutti.RunOptions
 		switch st.Kind() {
 		case tutti.StepConverge:
 			nodes = tx.Members(st.Converge.Target)
 		case tutti.StepRun:
-			program = st.Run.Program
+			options = st.Run.RunOptions
 		case tutti.StepWait, tutti.StepSleep: // these steps have no nodes
 		}
 		for _, n := range nodes {
-			if cmp.Or(program, tx.ProgramOf(n)) == tutti.ProgramApply {
-				return n
+			usual := tx.UsualOf(n)
+			if cmp.Or(options.Program, usual.Program) != tutti.ProgramApply {
+				continue
+			}
+			switch environment := cmp.Or(options.Environment, usual.Environment, job.Env); {
+			case environment == "":
+				return tutti.Errorf(tutti.CodeInvalid, "%s runs by `puppet apply`, and the fleet file has no environment; add one, or say mode: agent", n)
+			case tx.Registry.Code[environment].Code == "":
+				return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q, which %s uses; push it with: tutti code push", environment, n)
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // The method `plan` returns the plan of a job, and the nodes of its steps.

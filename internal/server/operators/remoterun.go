@@ -23,7 +23,7 @@ func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.
 	if err := tx.allJoined(targets); err != nil {
 		return tutti.Plan{}, nil, err
 	}
-	if err := tx.optionsFit(nodes, &in.RunOptions); err != nil {
+	if err := optionsFit(in.RunOptions); err != nil {
 		return tutti.Plan{}, nil, err
 	}
 	target := string(nodes[0])
@@ -35,19 +35,10 @@ func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.
 	}}, targets, nil
 }
 
-// optionsFit refuses options that the program of a node does not have.
-func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
+// optionsFit refuses options that no run may have.
+func optionsFit(o tutti.RunOptions) error {
 	if o.Program != "" {
 		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own program", o.Program)
 	}
-	if err := fleet.CheckRunOptions(*o); err != nil || o.Environment == "" {
-		return err
-	}
-	for _, n := range nodes {
-		if tx.ProgramOf(n) != tutti.ProgramAgent {
-			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which uses the environment of the fleet; name nodes with `mode: agent`", o.Environment, n)
-		}
-	}
-	o.Program = tutti.ProgramAgent
-	return nil
+	return fleet.CheckRunOptions(o)
 }

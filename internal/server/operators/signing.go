@@ -46,7 +46,12 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 	for environment, pushed := range s.Registry.Code {
 		add(environment, pushed.Goes(), false)
 	}
-	s.Engine.Open(func(j *engine.Job) { add(j.Env, j.Code, false) })
+	s.Engine.Open(func(j *engine.Job) {
+		add(j.Env, j.Code, false)
+		for environment, code := range j.Codes {
+			add(environment, code, false)
+		}
+	})
 	return out
 }
 
