@@ -22,6 +22,7 @@ type SignedCode struct {
 type CodePush struct {
 	SignedCode
 	Reaction *CodeReaction `json:"reaction,omitempty"`
+	Source   *CodeSource   `json:"source,omitempty"` // nil: not known
 }
 
 // CodeFile is one file of a manifest. A link points to a file inside the environment.

@@ -10,6 +10,7 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(EpochBegun) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(FleetSet) }, ScopeNone, TrailOperators, KeepLast},
 	{func() Body { return new(CodePushed) }, ScopeNone, TrailOperators, KeepOwn},
+	{func() Body { return new(CodeRetired) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(CodeReleased) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(CodeResigned) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(KeysTrusted) }, ScopeNone, TrailAlways, KeepOwn},
@@ -65,8 +66,9 @@ type CodePushed struct {
 	// Counter is the counter in the Statement, which an operator has signed. Release 0.2.0 and older
 	// pushed without counter and statement. For pushes of these releases Counter is 0 and Statement
 	// is nil.
-	Counter   uint64     `json:"counter,omitempty"`
-	Statement *Statement `json:"statement,omitempty"`
+	Counter   uint64      `json:"counter,omitempty"`
+	Statement *Statement  `json:"statement,omitempty"`
+	Source    *CodeSource `json:"source,omitempty"` // nil: the operator's machine did not say
 }
 
 // CodeResigned replaces the signed statement about code that the server may order nodes to run. Counter is the

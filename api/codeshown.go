@@ -10,7 +10,10 @@ import (
 type CodeQuery struct {
 	Environment string `json:"environment,omitempty"` // empty for the environment in the fleet file
 	Before      bool   `json:"before,omitempty"`
-	Path        string `json:"path,omitempty"` // Path is a path in the code. Only ReadCode uses it.
+	// Code is a digest, or the beginning of one with at least MinDigest hexadecimal digits. It names one code of the
+	// environment; if Environment is empty, of all environments. ShowCode does not use it.
+	Code string `json:"code,omitempty"`
+	Path string `json:"path,omitempty"` // Path is a path in the code. Only ReadCode uses it.
 }
 
 // CodeShown is the code of an environment.
@@ -56,7 +59,12 @@ type CodeVersion struct {
 	By    string       `json:"by"`
 	Files int          `json:"files"`
 	Bytes int64        `json:"bytes"`
+	// Source is nil if the operator's machine did not say where the code comes from.
+	Source *tutti.CodeSource `json:"source,omitempty"`
 }
+
+// MinDigest is how many hexadecimal digits a CodeQuery needs to name code.
+const MinDigest = 6
 
 // CodeChange says how a file differs from the same file in the code before.
 type CodeChange struct {

@@ -72,6 +72,7 @@ type Operators interface {
 
 // Codes stores code and the fleet file.
 type Codes interface {
+	CodeHistory
 	// MissingBlobs returns the digests whose content the server does not have.
 	MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tutti.Digest, error)
 	PutBlob(ctx context.Context, content []byte) (tutti.Digest, error)
@@ -345,13 +346,13 @@ type NodeView struct {
 	GroupsWhy map[tutti.GroupName]string `json:"groups_why,omitempty"`
 	// Environment is the environment that a group of the node names. Environment is empty if no group names one, or if it is
 	// the fleet's environment.
-	Environment string `json:"environment,omitempty"`
-	JoinedAt  time.Time                  `json:"joined_at"`
-	SeenAt    time.Time                  `json:"seen_at,omitzero"`
-	Connected bool                       `json:"connected"`
-	Stopped   bool                       `json:"stopped,omitempty"`
-	Version   string                     `json:"version,omitempty"`
-	Puppet    string                     `json:"puppet,omitempty"`
+	Environment string    `json:"environment,omitempty"`
+	JoinedAt    time.Time `json:"joined_at"`
+	SeenAt      time.Time `json:"seen_at,omitzero"`
+	Connected   bool      `json:"connected"`
+	Stopped     bool      `json:"stopped,omitempty"`
+	Version     string    `json:"version,omitempty"`
+	Puppet      string    `json:"puppet,omitempty"`
 	// TooOldFor lists capabilities that the server may need and the node's agent does not have.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
 	// OldGrants lists types that this node may export by a grant from before 0.3.0. A node that exports one of these

@@ -53,7 +53,7 @@ func TestTamperedServer(t *testing.T) {
 		}
 		return identity.SignCode(tutti.Signed{Fleet: said.Fleet, Environment: "production", Counter: 1 << 19}, manifest, private)
 	}
-	if _, err := operator.Push(t.Context(), fleet.Client, dir, "production", nil, sign); err != nil {
+	if _, err := operator.Push(t.Context(), fleet.Client, dir, "production", nil, nil, sign); err != nil {
 		t.Fatalf("the server does not take code that its key signed: %v", err)
 	}
 	j := execute(t, "every", tutti.ModeApply)

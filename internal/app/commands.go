@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
@@ -30,6 +31,7 @@ func Commands() cli.Deps {
 		Connect:    connect,
 		Push:       push,
 		CodeDigest: operator.CodeDigest,
+		Rollback:   rollback,
 		InitServer: initServer,
 		RunServer:  runServer,
 		RunAgent:   runAgent,
@@ -86,7 +88,7 @@ func renewOperator(c cli.Connection) error {
 }
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
-	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
+	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, operator.SourceOf(ctx, in.Dir), func(manifest []byte) (tutti.SignedCode, error) {
 		// ask the server only now, because reading the files may have taken long
 		signer, err := operator.NewSigner(ctx, s, c.OperatorDir)
 		if err != nil {
@@ -95,6 +97,10 @@ func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) 
 		signer.Again = in.Again
 		return signer.Code(in.Environment, manifest)
 	})
+}
+
+func rollback(ctx context.Context, s cli.Server, c cli.Connection, in api.CodeQuery) (tutti.CodePushed, error) {
+	return operator.Rollback(ctx, s, c.OperatorDir, in)
 }
 
 func initServer(o cli.ServerInit) error {

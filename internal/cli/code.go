@@ -17,8 +17,9 @@ import (
 )
 
 func newCodeCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "code", Short: "Push, show and release Puppet code and the fleet file"}
-	cmd.AddCommand(newCodePushCommand(o), newCodeShowCommand(o), newCodeReleaseCommand(o))
+	cmd := &cobra.Command{Use: "code", Short: "Push Puppet code and the fleet file, and go back to earlier code"}
+	group(cmd, "Change the code of nodes", newCodePushCommand(o), newCodeReleaseCommand(o), newCodeRollbackCommand(o), newCodeGCCommand(o))
+	group(cmd, "Look at code", newCodeListCommand(o), newCodeShowCommand(o), newCodeDiffCommand(o))
 	return cmd
 }
 
@@ -224,7 +225,7 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 type pushable struct {
 	fleet  tutti.Fleet
 	source api.FleetSource // empty if only code is sent
-	codes  []pushableCode // the code of the fleet's environment is first; empty if the Puppet Server has all code
+	codes  []pushableCode  // the code of the fleet's environment is first; empty if the Puppet Server has all code
 }
 
 // The type `pushableCode` is the code of one environment.
@@ -314,17 +315,9 @@ type Pushed struct {
 // plan needs.
 func (o *options) push(cmd *cobra.Command, server Server, p pushable, what pushWhat) (Pushed, api.PushEffect, error) {
 	var pushed Pushed
-	effect, err := server.PushEffect(cmd.Context(), p.ask())
-	if err != nil {
+	effect, err := o.askPush(cmd, server, p.ask())
+	if err != nil || effect.Same && what == pushChanged {
 		return pushed, effect, err
-	}
-	if effect.Same && what == pushChanged {
-		return pushed, effect, nil
-	}
-	if begins := effect.Begins(); begins > effect.AskAbove {
-		if err := o.confirm(cmd, fmt.Sprintf("push: %d nodes begin to run by themselves", begins)); err != nil {
-			return pushed, effect, err
-		}
 	}
 	var reaction *tutti.CodeReaction // nil: the server's fleet file decides
 	if len(p.source.Source) > 0 {

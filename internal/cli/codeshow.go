@@ -35,6 +35,9 @@ code show ." lists all files. With --previous, PATH is a path in the previous co
 			if in.Before && in.Path == "" {
 				return tutti.Errorf(tutti.CodeInvalid, "--previous needs a path in the code; for all files: tutti code show --previous .")
 			}
+			if in.Code != "" && (in.Path == "" || in.Before) {
+				return tutti.Errorf(tutti.CodeInvalid, "--code needs a path, and cannot be together with --previous; for all files: tutti code show --code %s .", in.Code)
+			}
 			server, err := o.connect()
 			if err != nil {
 				return err
@@ -54,6 +57,7 @@ code show ." lists all files. With --previous, PATH is a path in the previous co
 		},
 	}
 	cmd.Flags().StringVar(&in.Environment, "environment", "", "the environment (default: the fleet file's)")
+	cmd.Flags().StringVar(&in.Code, "code", "", "PATH is a path in this code, see: tutti code list")
 	cmd.Flags().BoolVar(&in.Before, "previous", false, "PATH is a path in the previous code")
 	return cmd
 }
@@ -123,7 +127,7 @@ func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
 		return fmt.Sprintf("%.19s, the log no longer shows who pushed it", v.Code)
 	}
-	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
+	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes%s", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes, commitText(v.Source))
 }
 
 // signedText returns a text with the keys that have signed something.

@@ -28,7 +28,13 @@ var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
 	"code.pushed": {act: inTrail(func(b *tutti.CodePushed) string {
-		return fmt.Sprintf("pushed code for %s: %.19s%s", b.Environment, b.Code, heldText(*b))
+		return fmt.Sprintf("pushed code for %s: %.19s%s%s", b.Environment, b.Code, commitText(b.Source), heldText(*b))
+	})},
+	"code.retired": {act: inTrail(func(b *tutti.CodeRetired) string {
+		if b.Gone {
+			return "removed the environment " + b.Environment
+		}
+		return fmt.Sprintf("let %s of %s go", count(len(b.Codes), "earlier code"), b.Environment)
 	})},
 	"code.released": {act: inTrail(func(b *tutti.CodeReleased) string {
 		return because(fmt.Sprintf("released the code of %s: %.19s", b.Environment, b.Code), b.Reason)

@@ -23,7 +23,7 @@ func TestWrongUse(t *testing.T) {
 		"argument for flag": {"the name is a flag", "token create web-01", "usage: tutti token create --name PATTERN"},
 		"unknown flag":      {"there is none of that name", "run deploy --wat", "tutti run --help"},
 		"unknown command":   {"at the root", "dance", "tutti --help"},
-		"unknown below":     {"below a command", "code list", "tutti code --help"},
+		"unknown below":     {"below a command", "code dance", "tutti code --help"},
 		"no fleet file":     {"where is it?", "plan show", "--file"},
 	}
 	t.Chdir(t.TempDir())

@@ -128,7 +128,7 @@ func (s *State) Decide(v View) []tutti.Body {
 
 // The method `survey` returns the view, with the data that is computed once for each decision.
 func (s *State) survey(v View) View {
-	v.rollouts, v.halts = s.held(v), &halts{}
+	v.rollouts, v.halts = rolloutsOf(s, v), &halts{}
 	return v
 }
 

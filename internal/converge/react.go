@@ -35,7 +35,7 @@ type waked struct{ now, wide time.Time }
 type Reaction struct {
 	Step  tutti.ConvergeStep
 	Codes map[string]tutti.Digest // the code of each environment that has code
-	Cause string // the reason for the job, as text
+	Cause string                  // the reason for the job, as text
 }
 
 // React returns the job to start now. React returns nil if there is no reason for a job,

@@ -19,8 +19,8 @@ type rollout struct {
 	could    int                     // number of nodes with program `apply`, which could run with the pushed code
 }
 
-// The method `held` returns the rollouts of all environments whose code is held.
-func (s *State) held(v View) map[string]*rollout {
+// rolloutsOf returns the rollouts of all environments whose code is held.
+func rolloutsOf(s *State, v View) map[string]*rollout {
 	var out map[string]*rollout
 	for environment, pushed := range s.pushed {
 		if !pushed.Held {

@@ -97,6 +97,12 @@ func (s *State) Apply(e tutti.Event) {
 			s.pushedBy[b.Environment] += ", released" + cmp.Or(because(b.Reason), " by "+who(e.By))
 			s.newCode(true)
 		}
+	case *tutti.CodeRetired:
+		if b.Gone {
+			delete(s.pushed, b.Environment)
+			delete(s.pushedBy, b.Environment)
+			s.newCode(false)
+		}
 	case *tutti.RunForeign:
 		s.judgeAgain(b.Node)
 	case *tutti.ExportsSet:

@@ -18,13 +18,13 @@ type Usual struct {
 // View is the data that a decision needs in addition to the log.
 type View struct {
 	Now      time.Time
-	Since    time.Time                          // when this server began to serve
-	Seen     func(tutti.NodeName) time.Time     // the node's last sign of life since this server began to serve; zero: no sign of life yet
-	Silence  time.Duration                      // a node that is silent for this long is lost
-	InFlight int                                // how many runs the fleet may have at once; 0: no limit
-	Hold     bool                               // no run may begin; present runs continue
-	HeldTo   time.Time                          // before this time no run could begin; zero: runs could always begin
-	Usual    func(tutti.NodeName) Usual // how a node runs if the step does not say so; nil: ProgramApply
+	Since    time.Time                      // when this server began to serve
+	Seen     func(tutti.NodeName) time.Time // the node's last sign of life since this server began to serve; zero: no sign of life yet
+	Silence  time.Duration                  // a node that is silent for this long is lost
+	InFlight int                            // how many runs the fleet may have at once; 0: no limit
+	Hold     bool                           // no run may begin; present runs continue
+	HeldTo   time.Time                      // before this time no run could begin; zero: runs could always begin
+	Usual    func(tutti.NodeName) Usual     // how a node runs if the step does not say so; nil: ProgramApply
 
 	// LastAnswer returns the reason why the last answer to a wait was not good enough.
 	// The reason is unknown if LastAnswer is nil or returns an empty text.

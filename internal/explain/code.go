@@ -63,15 +63,10 @@ func signedBy(counter uint64, of *tutti.Statement) api.SignedBy {
 
 // ReadCode implements tutti.Codes.
 func (rd *Reader) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead, error) {
-	p, err := rd.pushes(ctx, in.Environment)
+	p, code, err := rd.which(ctx, in)
+	out := api.CodeRead{Code: code, Path: path.Clean(in.Path)}
 	if err != nil {
-		return api.CodeRead{}, err
-	}
-	out := api.CodeRead{Code: p.now.Code, Path: path.Clean(in.Path)}
-	if in.Before {
-		if out.Code = p.before(); out.Code == "" {
-			return out, tutti.Errorf(tutti.CodeNotFound, "the log has no code of environment %s before %.19s", p.now.Environment, p.now.Code)
-		}
+		return out, err
 	}
 	manifest, err := rd.manifest(ctx, p, out.Code)
 	if err != nil {
@@ -110,32 +105,52 @@ func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
 // The method `pushes` reads the pushes of an environment. If the environment is empty, the method uses the
 // environment of the fleet file.
 func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
-	var p pushes
+	all, fleets, err := allPushes(ctx, rd)
+	if err != nil {
+		return pushes{}, err
+	}
+	if environment == "" {
+		environment = fleets
+	}
+	p, known := all[environment]
+	switch {
+	case environment == "":
+		return pushes{}, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no environment: the code is on the Puppet Server")
+	case !known:
+		return pushes{}, tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", environment)
+	}
+	return *p, nil
+}
+
+// allPushes reads the pushes of all environments. It leaves out retired codes. The second result is the environment of the
+// fleet file.
+func allPushes(ctx context.Context, rd *Reader) (map[string]*pushes, string, error) {
+	out, fleets := map[string]*pushes{}, ""
 	if err := rd.look(ctx, func(v View) error {
-		if environment == "" {
-			environment = v.Fleet().Environment.Name
+		fleets = v.Fleet().Environment.Name
+		for environment, now := range v.Registry.Code {
+			out[environment] = &pushes{now: now}
 		}
-		if environment == "" {
-			return tutti.Errorf(tutti.CodeNotFound, "the fleet file has no environment: the code is on the Puppet Server")
-		}
-		now, known := v.Registry.Code[environment]
-		if !known {
-			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", environment)
-		}
-		p.now = now
 		return nil
 	}); err != nil {
-		return p, err
+		return nil, "", err
 	}
 	for e, err := range rd.past.History(ctx, 0) {
 		if err != nil {
-			return p, tutti.Wrap("", err, "read the log")
+			return nil, "", tutti.Wrap("", err, "read the log")
 		}
-		if b, ok := e.Body.(*tutti.CodePushed); ok && b.Environment == environment {
-			p.log = append(p.log, e)
+		switch b := e.Body.(type) {
+		case *tutti.CodePushed:
+			if p := out[b.Environment]; p != nil {
+				p.log = append(p.log, e)
+			}
+		case *tutti.CodeRetired:
+			if p := out[b.Environment]; p != nil {
+				p.log = slices.DeleteFunc(p.log, func(e tutti.Event) bool { return b.Retires(e.Body.(*tutti.CodePushed).Code) })
+			}
 		}
 	}
-	return p, nil
+	return out, fleets, nil
 }
 
 // The method `last` returns the last push of a code. The method returns nil if the log has no push of this code.
@@ -170,7 +185,7 @@ func (p pushes) version(code tutti.Digest) api.CodeVersion {
 	out := api.CodeVersion{Code: code}
 	if e := p.last(code); e != nil {
 		b := e.Body.(*tutti.CodePushed)
-		out.At, out.By, out.Files, out.Bytes = e.At, e.By, b.Files, b.Bytes
+		out.At, out.By, out.Files, out.Bytes, out.Source = e.At, e.By, b.Files, b.Bytes, b.Source
 	}
 	return out
 }
@@ -178,20 +193,26 @@ func (p pushes) version(code tutti.Digest) api.CodeVersion {
 // The method `manifest` reads the list of files of a code.
 func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tutti.CodeManifest, error) {
 	var manifest tutti.CodeManifest
-	e := p.last(code)
-	if e == nil {
-		return manifest, tutti.Errorf(tutti.CodeNotFound, "the list of the files of %.19s is not kept any more", code)
-	}
-	raw, err := rd.blobs.Get(ctx, e.Body.(*tutti.CodePushed).Signed)
+	signed, err := signedOf(ctx, rd, p, code)
 	if err != nil {
-		return manifest, tutti.Wrap("", err, "the list of the files of %.19s", code)
-	}
-	var signed tutti.SignedCode
-	if err := json.Unmarshal(raw, &signed); err != nil {
-		return manifest, tutti.Wrap(tutti.CodeDamaged, err, "the list of the files of %.19s", code)
+		return manifest, err
 	}
 	err = json.Unmarshal(signed.Manifest, &manifest)
 	return manifest, tutti.Wrap(tutti.CodeDamaged, err, "the list of the files of %.19s", code)
+}
+
+// signedOf reads the signed list of files of a code.
+func signedOf(ctx context.Context, rd *Reader, p pushes, code tutti.Digest) (tutti.SignedCode, error) {
+	var signed tutti.SignedCode
+	e := p.last(code)
+	if e == nil {
+		return signed, tutti.Errorf(tutti.CodeNotFound, "the list of the files of %.19s is not kept any more", code)
+	}
+	raw, err := rd.blobs.Get(ctx, e.Body.(*tutti.CodePushed).Signed)
+	if err == nil {
+		err = tutti.Wrap(tutti.CodeDamaged, json.Unmarshal(raw, &signed), "signed code")
+	}
+	return signed, tutti.Wrap("", err, "the list of the files of %.19s", code)
 }
 
 // The method `changes` returns the files that differ between a code and the latest push, sorted by path.

@@ -70,6 +70,7 @@ type Look func(ctx context.Context, f func(View) error) error
 // Reader answers requests that change nothing. Reader implements tutti.Explains, tutti.Reports and
 // the lists of the other interfaces. All methods are safe for concurrent calls.
 type Reader struct {
+	histories
 	look  Look
 	past  Past
 	blobs tutti.Blobs
@@ -78,7 +79,9 @@ type Reader struct {
 
 // New returns a reader.
 func New(look Look, past Past, blobs tutti.Blobs) *Reader {
-	return &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
+	rd := &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
+	rd.histories = histories{rd}
+	return rd
 }
 
 // The method `has` returns the inputs of a node's runs.

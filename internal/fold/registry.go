@@ -42,7 +42,7 @@ type Registry struct {
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
 	jobs    map[tutti.JobID][]tutti.Digest // the code of each job
-	removed map[tutti.NodeName]bool      // names of nodes that are no longer in the fleet
+	removed map[tutti.NodeName]bool        // names of nodes that are no longer in the fleet
 }
 
 // Token lets one machine join, or several machines.
@@ -130,6 +130,12 @@ func (r *Registry) apply(e tutti.Event) {
 			c.Held = false
 			r.Code[b.Environment] = c
 			r.dropCode(old)
+		}
+	case *tutti.CodeRetired:
+		if old := r.Code[b.Environment]; b.Gone {
+			delete(r.Code, b.Environment)
+			r.dropCode(old.Code)
+			r.dropCode(old.Goes())
 		}
 	case *tutti.CodeResigned:
 		r.resigned(b)

@@ -37,6 +37,7 @@ var routes = map[string]string{
 	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/pending": "nodes", "nodes/approve": "nodes", "nodes/reject": "nodes", "nodes/show": byReaders,
 	"blobs/missing": "code", "blobs/put": "code", "code/push": "code", "code/release": "approve", "fleet/set": "code",
 	"code/effect": byReaders + " code", "code/show": byReaders + " code", "code/read": byReaders + " code", "fleet/get": byReaders + " code",
+	"code/list": byReaders + " code", "code/get": byReaders + " code", "code/retire": "code",
 	"signing/operators": "code", "signing/show": byAll, "signing/code": "code", "signing/trust": "code",
 	"grants/suggest": byReaders,
 	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/page": byReaders + " data", "data/effect": byReaders + " data",

@@ -19,6 +19,7 @@ import (
 // Client sends requests to a server. Client implements all interfaces of Services.
 type Client struct {
 	joins
+	histories
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
@@ -54,7 +55,7 @@ func NewClient(base string, client *http.Client) *Client {
 	own := *client
 	own.CheckRedirect = noRedirect
 	c := &Client{base: base, http: &own}
-	c.joins = joins{c}
+	c.joins, c.histories = joins{c}, histories{c}
 	return c
 }
 

@@ -68,6 +68,9 @@ const (
 	callReleaseCode  = "code/release"
 	callShowCode     = "code/show"
 	callReadCode     = "code/read"
+	callListCode     = "code/list"
+	callGetCode      = "code/get"
+	callRetireCode   = "code/retire"
 	callSigning      = "signing/show"
 	callSignCode     = "signing/code"
 	callTrustKeys    = "signing/trust"
@@ -182,6 +185,9 @@ func (s Services) routes() map[string]route {
 		callReleaseCode:  takes(approves, answer(s.Codes.ReleaseCode)),
 		callShowCode:     takes(readsCode, answer(s.Codes.ShowCode)),
 		callReadCode:     takes(readsCode, answer(s.Codes.ReadCode)),
+		callListCode:     takes(readsCode, answer(s.Codes.ListCode)),
+		callGetCode:      takes(readsCode, answer(s.Codes.GetCode)),
+		callRetireCode:   takes(codes, answer(s.Codes.RetireCode)),
 		callSigning:      takes(views, list(s.Signings.Signing)),
 		callSignCode:     takesMuch(codes, do(s.Signings.SignCode)),
 		callTrustKeys:    takesMuch(codes, do(s.Signings.TrustKeys)),

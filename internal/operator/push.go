@@ -17,7 +17,7 @@ import (
 // Push sends the environment in dir to the server. Push first sends the files that the
 // server lacks, then the signed manifest. If the current code is pushed again, nothing
 // changes.
-func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
+func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, source *tutti.CodeSource, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
 		return tutti.CodePushed{}, err
@@ -52,7 +52,7 @@ func Push(ctx context.Context, codes api.Codes, dir, environment string, reactio
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	return codes.PushCode(ctx, tutti.CodePush{SignedCode: signed, Reaction: reaction})
+	return codes.PushCode(ctx, tutti.CodePush{SignedCode: signed, Reaction: reaction, Source: source})
 }
 
 // CodeDigest returns the digest of the code in dir. A push of dir would have the same digest.

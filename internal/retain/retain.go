@@ -30,7 +30,8 @@ type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // sequence of the last event for each key
 	codes    map[tutti.JobID][]tutti.Digest
-	goes     map[string]tutti.Digest // the code that an environment still uses while the last push is held
+	goes     map[string]tutti.Digest   // the code that an environment still uses while the last push is held
+	recent   map[string][]tutti.Digest // the latest codes of each environment, the last push first
 	finished map[tutti.JobID]bool
 	jobs     map[tutti.RunID]tutti.JobID
 	nodes    map[tutti.RunID]tutti.NodeName
@@ -80,6 +81,7 @@ func New() *Ledger {
 		last:     map[string]uint64{},
 		codes:    map[tutti.JobID][]tutti.Digest{},
 		goes:     map[string]tutti.Digest{},
+		recent:   map[string][]tutti.Digest{},
 		finished: map[tutti.JobID]bool{},
 		jobs:     map[tutti.RunID]tutti.JobID{},
 		nodes:    map[tutti.RunID]tutti.NodeName{},
@@ -128,6 +130,7 @@ var rules = map[string]rule{
 	"epoch.begun":   {nil, always}, // without these events a fold would give later runs the wrong epoch in their fences
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
+	"code.retired":  {noteCodeRetired, isLast},
 	"code.signed":   {noteLast, needsSigned},
 	"keys.trusted":  {nil, always}, // a node that was disconnected needs each statement that it missed, one by one
 
@@ -210,14 +213,30 @@ func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: the current code of each environment is kept. While this code is held, the code that is still in use is also
-// kept. The code of jobs is kept as well.
+// KeptCodes is how many codes of an environment are kept, the latest ones.
+const KeptCodes = 10
+
+// Code: the latest codes of each environment are kept. While the current code is held, the code that is still in use is
+// also kept. The code of jobs is kept as well.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
 	l.last[codeKey(e)] = e.Seq
 	b := e.Body.(*tutti.CodePushed)
 	l.goes[b.Environment] = b.Goes()
+	recent := slices.DeleteFunc(l.recent[b.Environment], func(code tutti.Digest) bool { return code == b.Code })
+	recent = append([]tutti.Digest{b.Code}, recent...)
+	l.recent[b.Environment] = recent[:min(KeptCodes, len(recent))]
+}
+
+func noteCodeRetired(l *Ledger, e tutti.Event) {
+	noteLast(l, e)
+	b := e.Body.(*tutti.CodeRetired)
+	l.recent[b.Environment] = slices.DeleteFunc(l.recent[b.Environment], b.Retires)
+	if b.Gone {
+		delete(l.goes, b.Environment)
+		delete(l.last, lastKey(tutti.Event{Body: &tutti.CodePushed{Environment: b.Environment}}))
+	}
 }
 
 func noteReleased(l *Ledger, e tutti.Event) {
@@ -234,7 +253,7 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 	if l.last[codeKey(e)] != e.Seq {
 		return false
 	}
-	if b := e.Body.(*tutti.CodePushed); l.goes[b.Environment] == b.Code {
+	if b := e.Body.(*tutti.CodePushed); l.goes[b.Environment] == b.Code || slices.Contains(l.recent[b.Environment], b.Code) {
 		return true
 	}
 	for _, codes := range l.codes {

@@ -159,6 +159,8 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		},
 		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, api.CodeQuery{}) },
 		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, api.CodeQuery{Path: "."}) },
+		"ListCode":      func() (any, error) { return rd.ListCode(ctx, api.CodeQuery{}) },
+		"GetCode":       func() (any, error) { return rd.GetCode(ctx, api.CodeQuery{}) },
 		"SuggestGrants": func() (any, error) { return rd.SuggestGrants(ctx, job) },
 		"ListSecrets":   func() (any, error) { return rd.ListSecrets(ctx) },
 		"Recipients":    func() (any, error) { return rd.Recipients(ctx, []string{"group:db"}) },

@@ -68,7 +68,12 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 	if err != nil {
 		return out, err
 	}
-	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files), Counter: said.Counter, Statement: in.Statement}
+	if in.Source != nil {
+		if err := in.Source.Validate(); err != nil {
+			return out, err
+		}
+	}
+	out = tutti.CodePushed{Environment: manifest.Environment, Source: in.Source, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files), Counter: said.Counter, Statement: in.Statement}
 	if len(manifest.Files) > core.MaxCodeFiles {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%d files, at most %d", len(manifest.Files), core.MaxCodeFiles)
 	}
