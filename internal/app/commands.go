@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
@@ -99,7 +98,7 @@ func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) 
 	})
 }
 
-func rollback(ctx context.Context, s cli.Server, c cli.Connection, in api.CodeQuery) (tutti.CodePushed, error) {
+func rollback(ctx context.Context, s cli.Server, c cli.Connection, in cli.RollbackTo) (tutti.CodePushed, error) {
 	return operator.Rollback(ctx, s, c.OperatorDir, in)
 }
 

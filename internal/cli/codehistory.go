@@ -67,6 +67,12 @@ func commitText(source *tutti.CodeSource) string {
 	return ", commit " + source.Short()
 }
 
+// RollbackTo names the code of an environment.
+type RollbackTo struct {
+	Environment string
+	Code        tutti.Digest
+}
+
 func newCodeRollbackCommand(o *options) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
@@ -75,27 +81,31 @@ func newCodeRollbackCommand(o *options) *cobra.Command {
 		Long: `Signs an earlier code again, with a higher counter, and makes it the latest code.
 Without --to this is the code before the present one. If the present code is held, it is
 the code that nodes run with. The server still has the files, so no directory is needed.
+The server says which code was the earlier one, so the command asks first.
 
 Nodes treat this as a push: "reaction: code" of the fleet file says how they react.`,
 		Example: `  tutti code rollback
-  tutti code rollback canary --to 9b21f0`,
+  tutti code rollback canary --to 9b21f0 --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
 				return err
 			}
-			in := api.CodeQuery{Environment: strings.Join(args, ""), Code: to, Before: to == ""}
-			kept, err := server.GetCode(cmd.Context(), in)
+			kept, err := server.GetCode(cmd.Context(), api.CodeQuery{Environment: strings.Join(args, ""), Code: to, Before: to == ""})
 			if err != nil {
 				return err
 			}
-			in = api.CodeQuery{Environment: kept.Environment, Code: string(kept.Code)}
-			effect, err := o.askPush(cmd, server, api.PushQuery{Codes: map[string]tutti.Digest{kept.Environment: kept.Code}})
+			effect, err := server.PushEffect(cmd.Context(), api.PushQuery{Codes: map[string]tutti.Digest{kept.Environment: kept.Code}})
 			if err != nil {
 				return err
 			}
-			pushed, err := o.deps.Rollback(cmd.Context(), server, o.conn, in)
+			what := fmt.Sprintf("push again for environment %s: %s; %s, %d of them by themselves now",
+				kept.Environment, codeVersionText(kept.CodeVersion, time.Now()), needText(effect.Runs), effect.Begins())
+			if err := o.confirm(cmd, what); err != nil {
+				return err
+			}
+			pushed, err := o.deps.Rollback(cmd.Context(), server, o.conn, RollbackTo{kept.Environment, kept.Code})
 			if err != nil {
 				return err
 			}

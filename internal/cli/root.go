@@ -38,7 +38,7 @@ type Deps struct {
 	// Push signs the environment in dir with the operator's key, and sends it to the server.
 	Push func(ctx context.Context, s Server, c Connection, in PushCode) (tutti.CodePushed, error)
 	// Rollback signs an earlier code again and pushes it.
-	Rollback func(ctx context.Context, s Server, c Connection, in api.CodeQuery) (tutti.CodePushed, error)
+	Rollback func(ctx context.Context, s Server, c Connection, in RollbackTo) (tutti.CodePushed, error)
 	// SignFleet signs the text of a fleet file. SignFleet returns nil if the operator has no code-signing
 	// key.
 	SignFleet func(ctx context.Context, s Server, c Connection, source []byte) (*tutti.Statement, error)

@@ -5,16 +5,17 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/cli"
 )
+
+// RollbackTo names the code of an environment.
+type RollbackTo = cli.RollbackTo
 
 // Rollback signs an earlier code of an environment again, with a higher counter, and makes it the latest code. The server
 // has the files. Rollback signs only what a key that is trusted now has signed for this environment: a server that was
 // taken over must not choose what an operator signs.
-func Rollback(ctx context.Context, server interface {
-	api.Codes
-	api.Signings
-}, dir string, in api.CodeQuery) (tutti.CodePushed, error) {
-	kept, err := server.GetCode(ctx, in)
+func Rollback(ctx context.Context, server cli.Server, dir string, in RollbackTo) (tutti.CodePushed, error) {
+	kept, err := server.GetCode(ctx, api.CodeQuery{Environment: in.Environment, Code: string(in.Code)})
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
@@ -31,9 +32,9 @@ func Rollback(ctx context.Context, server interface {
 	switch {
 	case err != nil:
 		return tutti.CodePushed{}, tutti.Wrap(tutti.CodeRefused, err, "the code %.19s is not signed with a key that is trusted now; %s", digest, hint)
-	case said.Digest != digest || said.Environment != kept.Environment || in.Environment != "" && said.Environment != in.Environment:
-		return tutti.CodePushed{}, tutti.Errorf(tutti.CodeRefused, "the server shows the code %.19s of environment %s with a signature for the code %.19s of environment %s: nothing is signed",
-			digest, kept.Environment, said.Digest, said.Environment)
+	case said.Digest != digest || said.Environment != in.Environment || in.Code != digest:
+		return tutti.CodePushed{}, tutti.Errorf(tutti.CodeRefused, "asked for the code %.19s of environment %s, the server shows the code %.19s with a signature for %.19s of environment %s: nothing is signed",
+			in.Code, in.Environment, digest, said.Digest, said.Environment)
 	}
 	signed, err := signer.Code(said.Environment, kept.Manifest)
 	if err != nil {
