@@ -26,7 +26,9 @@ type JobStarted struct {
 	Code Digest `json:"code"`
 	// Codes has the code of the other environments of the fleet, by environment. The job keeps all code that it had when
 	// it began.
-	Codes   map[string]Digest       `json:"codes,omitempty"`
+	Codes map[string]Digest `json:"codes,omitempty"`
+	// Commits says for people, by environment, which commit the code is of (CodeSource.Short).
+	Commits map[string]string       `json:"commits,omitempty"`
 	Targets map[StepName][]NodeName `json:"targets"` // sorted
 	// Cause says in words why the server began the job by itself. Cause is empty for jobs of people.
 	Cause string `json:"cause,omitempty"`

@@ -315,18 +315,21 @@ func (w *Watched) UnmarshalJSON(raw []byte) error {
 
 // JobView is a job in a list.
 type JobView struct {
-	Job       tutti.JobID    `json:"job"`
-	Plan      tutti.PlanName `json:"plan"`
-	Mode      tutti.Mode     `json:"mode"`
-	By        string         `json:"by"`
-	Cause     string         `json:"cause,omitempty"` // Cause is set only for a job that the server began by itself.
-	Verdict   tutti.Verdict  `json:"verdict,omitempty"`
-	Message   string         `json:"message,omitempty"`
-	StartedAt time.Time      `json:"started_at"`
-	EndedAt   time.Time      `json:"ended_at,omitzero"`
-	Runs      int            `json:"runs"`
-	Compiles  int            `json:"compiles"`
-	Failed    int            `json:"failed"`
+	Job         tutti.JobID    `json:"job"`
+	Plan        tutti.PlanName `json:"plan"`
+	Mode        tutti.Mode     `json:"mode"`
+	By          string         `json:"by"`
+	Cause       string         `json:"cause,omitempty"` // Cause is set only for a job that the server began by itself.
+	Verdict     tutti.Verdict  `json:"verdict,omitempty"`
+	Message     string         `json:"message,omitempty"`
+	StartedAt   time.Time      `json:"started_at"`
+	EndedAt     time.Time      `json:"ended_at,omitzero"`
+	Environment string         `json:"environment,omitempty"` // the fleet's environment when the job began
+	// Commits says, by environment, which commit the code of the job is of.
+	Commits  map[string]string `json:"commits,omitempty"`
+	Runs     int               `json:"runs"`
+	Compiles int               `json:"compiles"`
+	Failed   int               `json:"failed"`
 }
 
 // KeepNode names a machine. Boot is the beginning of the machine's boot id, or of its ticket's digest. If Boot is

@@ -137,7 +137,8 @@ type NodeExplanation struct {
 // decides the state.
 type NodeBasis struct {
 	Environment string        `json:"environment,omitempty"`
-	Code        tutti.Digest  `json:"code,omitempty"` // empty for the code of a Puppet Server
+	Code        tutti.Digest  `json:"code,omitempty"`   // empty for the code of a Puppet Server
+	Commit      string        `json:"commit,omitempty"` // the commit that the code is of; empty if nobody has said it
 	Puppet      string        `json:"puppet,omitempty"`
 	Program     tutti.Program `json:"program,omitempty"`
 	// Groups are the node's groups at that run. Groups is nil if the run does not record its groups.

@@ -95,7 +95,7 @@ func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
 	switch {
 	case b.Code != "":
-		parts = append(parts, fmt.Sprintf("code %.19s of environment %s", b.Code, b.Environment))
+		parts = append(parts, fmt.Sprintf("code %.19s of environment %s", b.Code, b.Environment)+inBrackets(b.Commit))
 	case b.Environment != "":
 		parts = append(parts, "environment "+b.Environment)
 	default:

@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,10 +48,17 @@ func newJobListCommand(o *options) *cobra.Command {
 				}
 				rows = append(rows, []string{
 					string(j.Job), string(j.Plan), string(j.Mode), verdict, ago(j.StartedAt, now), short(end.Sub(j.StartedAt)),
-					fmt.Sprint(j.Runs), fmt.Sprint(j.Failed), because(j.By, j.Cause),
+					fmt.Sprint(j.Runs), fmt.Sprint(j.Failed), orDash(tutti.InLine(j.Commits[j.Environment])), because(j.By, j.Cause),
 				})
 			}
-			err = table(cmd.OutOrStdout(), "JOB\tPLAN\tMODE\tVERDICT\tBEGAN\tTOOK\tRUNS\tFAILED\tBY", rows)
+			head := "JOB\tPLAN\tMODE\tVERDICT\tBEGAN\tTOOK\tRUNS\tFAILED\tCOMMIT\tBY"
+			if !slices.ContainsFunc(jobs, func(j api.JobView) bool { return j.Commits[j.Environment] != "" }) {
+				head = strings.Replace(head, "COMMIT\t", "", 1) // the code comes from no working copy of git
+				for i, row := range rows {
+					rows[i] = slices.Delete(row, 8, 9)
+				}
+			}
+			err = table(cmd.OutOrStdout(), head, rows)
 			for _, j := range jobs {
 				if j.Verdict == "" && j.Message != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", j.Job, j.Message)
@@ -115,9 +125,29 @@ func jobArg(args []string) tutti.JobID {
 	return tutti.JobID(args[0])
 }
 
+// otherCodes returns the codes of a job besides the one of the fleet's environment.
+func otherCodes(j *engine.Job) string {
+	var out []string
+	for _, environment := range slices.Sorted(maps.Keys(j.Codes)) {
+		out = append(out, fmt.Sprintf("%s %s%s", environment, shortCode(j.Codes[environment]), inBrackets(j.Commits[environment])))
+	}
+	return strings.Join(out, ", ")
+}
+
+// inBrackets returns the commit of some code in brackets.
+func inBrackets(commit string) string {
+	if commit == "" {
+		return ""
+	}
+	return " (" + tutti.InLine(commit) + ")"
+}
+
 func printJob(w io.Writer, j *engine.Job, now time.Time) {
 	printLine(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
-		j.ID, j.Plan.Name, j.Mode, codeName(string(j.Code)), because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
+		j.ID, j.Plan.Name, j.Mode, codeName(string(j.Code))+inBrackets(j.Commits[j.Env]), because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
+	if len(j.Codes) > 0 {
+		printLine(w, "others   %s\n", otherCodes(j))
+	}
 	printLeases(w, j)
 	said := saidFailures{}
 	for _, st := range j.Steps {

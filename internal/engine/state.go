@@ -59,6 +59,7 @@ type Job struct {
 	Env       string
 	Code      tutti.Digest
 	Codes     map[string]tutti.Digest // the code of the other environments
+	Commits   map[string]string       // by environment, for people
 	By        string
 	Cause     string // the reason why the server began the job by itself; empty for an operator's job
 	StartedAt time.Time

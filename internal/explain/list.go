@@ -53,7 +53,7 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 		for _, id := range slices.Backward(v.Engine.Order) {
 			j := v.Engine.Jobs[id]
 			sum := j.Summary(v.Now)
-			view := api.JobView{
+			view := api.JobView{Environment: j.Env, Commits: j.Commits,
 				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
 				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
 			}

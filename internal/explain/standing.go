@@ -75,6 +75,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	}
 	if r := last.Passed; r != nil {
 		out.rests = basisOf(r, v.Engine.Facts(name))
+		out.rests.Commit = v.commitOf(r)
 		out.rests.Machine = n.JoinedAt
 	}
 	if r := v.Engine.Runs[view.Active]; r != nil {
@@ -108,6 +109,15 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 		}
 	}
 	return out, nil
+}
+
+// The method `commitOf` returns the commit of a run's code for people.
+func (v View) commitOf(r *engine.Run) string {
+	if j := v.Engine.Jobs[r.Job]; j != nil && r.Code != "" {
+		return j.Commits[r.Environment]
+	}
+	source := v.Registry.Sources[r.Code]
+	return source.Short()
 }
 
 // basisOf returns the data that decides, together with the answers, whether a run still shows the node's state.

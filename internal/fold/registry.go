@@ -21,6 +21,8 @@ type Registry struct {
 	Code         map[string]tutti.CodePushed // the latest push of each environment; a released push is no longer held
 	// Digest of code that is current or belongs to a job → the blob of its signed manifest.
 	Signed map[tutti.Digest]tutti.Digest
+	// Sources says where the code in Signed comes from, if the pusher has said it.
+	Sources map[tutti.Digest]tutti.CodeSource
 	// Statements are the statements about the code in Signed. Code that an older release of Tutti has pushed has no
 	// statement.
 	Statements map[tutti.Digest]tutti.Statement
@@ -89,6 +91,7 @@ func newRegistry() *Registry {
 		Code:       map[string]tutti.CodePushed{},
 		Signed:     map[tutti.Digest]tutti.Digest{},
 		Statements: map[tutti.Digest]tutti.Statement{},
+		Sources:    map[tutti.Digest]tutti.CodeSource{},
 		Tokens:     map[tutti.TokenID]*Token{},
 		Nodes:      map[tutti.NodeName]*Node{},
 		Keys:       map[tutti.NodeKey]tutti.NodeName{},
@@ -121,6 +124,9 @@ func (r *Registry) apply(e tutti.Event) {
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
 		if delete(r.Statements, b.Code); b.Statement != nil {
 			r.Statements[b.Code] = *b.Statement
+		}
+		if delete(r.Sources, b.Code); b.Source != nil {
+			r.Sources[b.Code] = *b.Source
 		}
 		r.dropCode(old.Code)
 		r.dropCode(old.Goes())
@@ -243,6 +249,7 @@ func (r *Registry) dropCode(code tutti.Digest) {
 		}
 	}
 	delete(r.Signed, code)
+	delete(r.Sources, code)
 	delete(r.Statements, code)
 }
 

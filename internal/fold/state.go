@@ -141,6 +141,15 @@ func (s *State) UsualOf(name tutti.NodeName) engine.Usual {
 // JobWith returns the beginning of a job that keeps the given code of each environment. The other fields are empty.
 func (s *State) JobWith(f tutti.Fleet, codes map[string]tutti.Digest) *tutti.JobStarted {
 	out := &tutti.JobStarted{Env: f.Environment.Name, Code: codes[f.Environment.Name]}
+	for environment, code := range codes {
+		source := s.Registry.Sources[code]
+		if commit := source.Short(); commit != "" {
+			if out.Commits == nil {
+				out.Commits = map[string]string{}
+			}
+			out.Commits[environment] = commit
+		}
+	}
 	maps.DeleteFunc(codes, func(environment string, code tutti.Digest) bool { return environment == out.Env || code == "" })
 	if len(codes) > 0 {
 		out.Codes = codes

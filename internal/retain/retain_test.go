@@ -53,6 +53,14 @@ func TestNeeded(t *testing.T) {
 	push := func(code string) tutti.Body {
 		return &tutti.CodePushed{Environment: "production", Code: tutti.DigestOf([]byte(code))}
 	}
+	retire := func(codes ...string) tutti.Body {
+		out := &tutti.CodeRetired{Environment: "production"}
+		for _, code := range codes {
+			out.Codes = append(out.Codes, tutti.DigestOf([]byte(code)))
+		}
+		return out
+	}
+	gone := &tutti.CodeRetired{Environment: "production", Gone: true}
 	hold := func(code, released string) tutti.Body {
 		return &tutti.CodePushed{Environment: "production", Code: tutti.DigestOf([]byte(code)), Held: true, Released: tutti.DigestOf([]byte(released))}
 	}
@@ -89,11 +97,15 @@ func TestNeeded(t *testing.T) {
 		{"the last fleet file", log(&tutti.FleetSet{}, &tutti.FleetSet{}), seqs{2}},
 		{"a denial never", log(&tutti.Denied{}), nil},
 		{"nor what nodes were asked", log(&tutti.RemoteAsked{}, &tutti.RemoteAnswered{}), nil},
-		{"the current code", log(push("a"), push("b")), seqs{2}},
-		{"the code with which nodes go on", log(push("a"), hold("b", "a"), hold("c", "a")), seqs{1, 3}},
-		{"not after the release", log(push("a"), hold("b", "a"), release("b")), seqs{2, 3}},
-		{"the code of a job that is there", log(push("a"), job("j", "a"), push("b")), seqs{1, 2, 3}},
-		{"not that of a job that was retired", log(push("a"), job("j", "a"), &tutti.JobFinished{Job: "j"}, push("b"), &tutti.JobRetired{Job: "j"}), seqs{4}},
+		{"the last codes", log(push("a"), push("b")), seqs{1, 2}},
+		{"none that was retired", log(push("a"), push("b"), retire("a")), seqs{2, 3}},
+		{"the code with which nodes go on", log(push("a"), hold("b", "a"), hold("c", "a"), retire("a", "b")), seqs{1, 3, 4}},
+		{"not after the release", log(push("a"), hold("b", "a"), release("b"), retire("a")), seqs{2, 3, 4}},
+		{"the code of a job that is there", log(push("a"), job("j", "a"), push("b"), retire("a")), seqs{1, 2, 3, 4}},
+		{"not that of a job that was retired", log(push("a"), job("j", "a"), &tutti.JobFinished{Job: "j"}, push("b"), retire("a"), &tutti.JobRetired{Job: "j"}), seqs{4, 5}},
+		{"no code of an environment that was removed", log(push("a"), push("b"), gone), seqs{3}},
+		{"the code of a job, also of an environment that was removed", log(push("a"), job("j", "a"), gone), seqs{1, 2, 3}},
+		{"the code of an environment that has come back", log(push("a"), gone, push("b")), seqs{2, 3}},
 		{"the last push of the same code", log(push("a"), job("j", "a"), push("b"), push("a"), push("b")), seqs{2, 4, 5}},
 
 		{"a secret with all its pieces", log(seal("a", ""), seal("b", ""), seal("b", ""), seal("b", "n")), seqs{2, 3, 4}},
