@@ -34,6 +34,14 @@ func (s CodeSource) Validate() error {
 	return nil
 }
 
+// Clean returns the source with texts that Validate accepts.
+func (s CodeSource) Clean() CodeSource {
+	for _, text := range []*string{&s.Repository, &s.Ref, &s.Commit, &s.Author, &s.Subject} {
+		*text = Plain(InLine(*text), MaxSourceText)
+	}
+	return s
+}
+
 // Short returns the commit for people, for example `1a2b3c4d5e6f, dirty`. The text is empty if the source has no commit.
 func (s *CodeSource) Short() string {
 	if s == nil || s.Commit == "" {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/control"
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/machine"
@@ -31,6 +33,7 @@ func Commands() cli.Deps {
 		Push:       push,
 		CodeDigest: operator.CodeDigest,
 		Rollback:   rollback,
+		Deploy:     buildCode,
 		InitServer: initServer,
 		RunServer:  runServer,
 		RunAgent:   runAgent,
@@ -87,15 +90,41 @@ func renewOperator(c cli.Connection) error {
 }
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
-	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, operator.SourceOf(ctx, in.Dir), func(manifest []byte) (tutti.SignedCode, error) {
-		// ask the server only now, because reading the files may have taken long
+	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, control.SourceOf(ctx, in.Dir), signs(ctx, s, c, in.Environment, in.Again))
+}
+
+// The function `signs` returns a function that signs the code of an environment. It asks the server only when it is called,
+// because reading the files may take long.
+func signs(ctx context.Context, s cli.Server, c cli.Connection, environment string, again bool) operator.Sign {
+	return func(manifest []byte) (tutti.SignedCode, error) {
 		signer, err := operator.NewSigner(ctx, s, c.OperatorDir)
 		if err != nil {
 			return tutti.SignedCode{}, err
 		}
-		signer.Again = in.Again
-		return signer.Code(in.Environment, manifest)
+		signer.Again = again
+		return signer.Code(environment, manifest)
+	}
+}
+
+// The function `buildCode` puts the code of an environment together from a control repository.
+func buildCode(ctx context.Context, in cli.DeployCode) (cli.Deployable, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return cli.Deployable{}, tutti.Wrap(tutti.CodeInvalid, err, "the directory for fetched repositories")
+	}
+	code, err := control.Build(ctx, control.Request{
+		Cache: control.Cache{Dir: filepath.Join(cache, "tutti")}, Repository: in.Repository, Dir: in.Dir, Ref: in.Ref,
+		Environment: in.Environment, Forge: in.Forge, Dirty: in.Dirty,
 	})
+	if err != nil {
+		return cli.Deployable{}, err
+	}
+	raw, err := json.Marshal(code.Manifest)
+	out := cli.Deployable{Environment: code.Manifest.Environment, Code: tutti.DigestOf(raw), Source: code.Source, Files: len(code.Manifest.Files), Modules: len(code.Modules)}
+	out.Push = func(ctx context.Context, s cli.Server, c cli.Connection) (tutti.CodePushed, error) {
+		return operator.Send(ctx, s, code.Manifest, code.Read, tutti.CodePush{Source: &code.Source}, signs(ctx, s, c, out.Environment, false))
+	}
+	return out, err
 }
 
 func rollback(ctx context.Context, s cli.Server, c cli.Connection, in cli.RollbackTo) (tutti.CodePushed, error) {

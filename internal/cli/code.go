@@ -18,7 +18,7 @@ import (
 
 func newCodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "code", Short: "Push Puppet code and the fleet file, and go back to earlier code"}
-	group(cmd, "Change the code of nodes", newCodePushCommand(o), newCodeReleaseCommand(o), newCodeRollbackCommand(o), newCodeGCCommand(o))
+	group(cmd, "Change the code of nodes", newCodePushCommand(o), newCodeDeployCommand(o), newCodeReleaseCommand(o), newCodeRollbackCommand(o), newCodeGCCommand(o))
 	group(cmd, "Look at code", newCodeListCommand(o), newCodeShowCommand(o), newCodeDiffCommand(o))
 	return cmd
 }

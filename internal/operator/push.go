@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
@@ -17,42 +20,78 @@ import (
 // Push sends the environment in dir to the server. Push first sends the files that the
 // server lacks, then the signed manifest. If the current code is pushed again, nothing
 // changes.
-func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, source *tutti.CodeSource, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
+func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, source *tutti.CodeSource, sign Sign) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	digests := make([]tutti.Digest, 0, len(files))
-	for d := range files {
-		digests = append(digests, d)
+	read := func(_ context.Context, want map[tutti.Digest]bool, do func([]byte) error) error {
+		for d := range want {
+			content, err := os.ReadFile(files[d])
+			if err == nil && tutti.DigestOf(content) != d {
+				err = tutti.Errorf(tutti.CodeConflict, "%s changed while it was sent; push again", files[d])
+			}
+			if err == nil {
+				err = do(content)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	slices.Sort(digests)
-	missing, err := codes.MissingBlobs(ctx, digests)
+	return Send(ctx, codes, manifest, read, tutti.CodePush{Reaction: reaction, Source: source}, sign)
+}
+
+// Sign signs a manifest.
+type Sign func(manifest []byte) (tutti.SignedCode, error)
+
+// puts is how many files are sent to the server at the same time.
+const puts = 4
+
+// Send sends code to the server: first the files that the server lacks, then the signed manifest. The function read passes
+// the content of the wanted files to its argument.
+func Send(ctx context.Context, codes api.Codes, manifest tutti.CodeManifest, read func(context.Context, map[tutti.Digest]bool, func([]byte) error) error, push tutti.CodePush, sign Sign) (tutti.CodePushed, error) {
+	all := map[tutti.Digest]bool{}
+	for _, f := range manifest.Files {
+		if f.Link == "" {
+			all[f.Digest] = true
+		}
+	}
+	missing, err := codes.MissingBlobs(ctx, slices.Sorted(maps.Keys(all)))
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
+	want := map[tutti.Digest]bool{}
 	for _, d := range missing {
-		content, err := os.ReadFile(files[d])
-		if err != nil {
-			return tutti.CodePushed{}, err
+		want[d] = true
+	}
+	group, sending := errgroup.WithContext(ctx)
+	group.SetLimit(puts)
+	err = read(sending, want, func(content []byte) error {
+		if err := sending.Err(); err != nil {
+			return err
 		}
-		stored, err := codes.PutBlob(ctx, content)
-		if err != nil {
-			return tutti.CodePushed{}, tutti.Wrap("", err, "send %s", files[d])
-		}
-		if stored != d {
-			return tutti.CodePushed{}, tutti.Errorf(tutti.CodeConflict, "%s changed while it was sent; push again", files[d])
-		}
+		group.Go(func() error {
+			_, err := codes.PutBlob(sending, content)
+			return err
+		})
+		return nil
+	})
+	if failed := group.Wait(); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		return tutti.CodePushed{}, tutti.Wrap("", err, "send the code")
 	}
 	raw, err := json.Marshal(manifest)
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	signed, err := sign(raw)
-	if err != nil {
+	if push.SignedCode, err = sign(raw); err != nil {
 		return tutti.CodePushed{}, err
 	}
-	return codes.PushCode(ctx, tutti.CodePush{SignedCode: signed, Reaction: reaction, Source: source})
+	return codes.PushCode(ctx, push)
 }
 
 // CodeDigest returns the digest of the code in dir. A push of dir would have the same digest.

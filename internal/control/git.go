@@ -1,0 +1,291 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// gitDeadline bounds each call of git. The first fetch of a large repository is the longest call.
+const gitDeadline = 15 * time.Minute
+
+// The type `repository` is a git repository: a bare clone in the cache, or a working copy of the operator.
+type repository struct {
+	cache Cache
+	url   string // the remote; empty for a working copy
+	dir   string
+}
+
+// clone returns the bare clone of a remote. It does not ask the remote.
+func (c Cache) clone(ctx context.Context, url string) (repository, error) {
+	r := repository{cache: c, url: url, dir: filepath.Join(c.Dir, "git", short(url)+".git")}
+	if url == "" || strings.HasPrefix(url, "-") || strings.ContainsAny(url, "\x00\n") {
+		return r, tutti.Errorf(tutti.CodeInvalid, "%q is not the address of a git repository", url)
+	}
+	if exists(r.dir) {
+		return r, nil
+	}
+	unlock, err := c.lock("git-" + filepath.Base(r.dir))
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	if exists(r.dir) {
+		return r, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(r.dir), 0o700); err != nil {
+		return r, err
+	}
+	part, err := os.MkdirTemp(filepath.Dir(r.dir), ".new-*")
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = os.RemoveAll(part) }()
+	if _, err := run(ctx, part, nil, "init", "--quiet", "--bare", "."); err != nil {
+		return r, err
+	}
+	return r, os.Rename(part, r.dir)
+}
+
+// The function `run` runs git in a directory and returns its output. Hooks, other protocols and questions are off.
+func run(ctx context.Context, dir string, in io.Reader, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, gitDeadline, tutti.Errorf(tutti.CodeDeadline, "git %s: no end within %s", args[0], gitDeadline))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"}, args...)...)
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, in, time.Second
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file")
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	switch err := cmd.Run(); {
+	case err == nil:
+		return out.Bytes(), nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	default:
+		text, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "git %s: %s", args[0], tutti.Plain(cmp.Or(text, err.Error()), 300))
+	}
+}
+
+// The method `has` returns the commit that a name in the repository means, or an empty text.
+func (r repository) has(ctx context.Context, name string) string {
+	out, err := run(ctx, r.dir, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The method `resolve` returns the commit of a reference. It asks the remote if the reference may have moved, and fetches
+// if the commit is not in the clone.
+func (r repository) resolve(ctx context.Context, ref string, kind refKind, otherwise string) (string, error) {
+	if r.url == "" {
+		return r.own(ctx, ref)
+	}
+	switch {
+	case kind == kindCommit || kind == kindAny && len(ref) == 40 && commitRE.MatchString(ref):
+		if commit := r.has(ctx, ref); commit != "" {
+			return commit, nil
+		}
+		return r.fetched(ctx, ref)
+	case kind == kindTag:
+		if commit := r.has(ctx, "refs/tags/"+ref); commit != "" {
+			return commit, nil
+		}
+		return r.fetched(ctx, "refs/tags/"+ref)
+	}
+	commit, err := r.ask(ctx, ref, kind)
+	if err == nil && commit == "" && otherwise != "" {
+		commit, err = r.ask(ctx, otherwise, kindBranch)
+		ref = otherwise
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case commit == "" && kind == kindAny && commitRE.MatchString(ref):
+		return r.fetched(ctx, ref)
+	case commit == "":
+		return "", tutti.Errorf(tutti.CodeInvalid, "%s has no %s %q", withoutPassword(r.url), kind, ref)
+	case r.has(ctx, commit) != "":
+		return commit, nil
+	}
+	return r.fetched(ctx, commit)
+}
+
+// The method `own` returns the commit of a reference of a working copy. An empty reference means what is checked out.
+func (r repository) own(ctx context.Context, ref string) (string, error) {
+	names := []string{"HEAD"}
+	if ref != "" {
+		names = []string{"refs/heads/" + ref, "refs/tags/" + ref, "refs/remotes/origin/" + ref, ref}
+	}
+	for _, name := range names {
+		if commit := r.has(ctx, name); commit != "" {
+			return commit, nil
+		}
+	}
+	return "", tutti.Errorf(tutti.CodeInvalid, "%s has no branch, tag or commit %q", r.dir, cmp.Or(ref, "HEAD"))
+}
+
+// The method `ask` asks the remote for the commit of a branch or a tag. The commit is empty if the remote has none. An
+// empty reference means the remote's HEAD.
+func (r repository) ask(ctx context.Context, ref string, kind refKind) (string, error) {
+	names := []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
+	switch {
+	case ref == "":
+		names = []string{"HEAD"}
+	case kind == kindBranch:
+		names = names[:1]
+	}
+	out, err := run(ctx, r.dir, nil, append([]string{"ls-remote", "--", r.url}, names...)...)
+	if err != nil {
+		return "", tutti.Wrap("", err, "%s", withoutPassword(r.url))
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if commit, name, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			found[name] = commit
+		}
+	}
+	for _, name := range names {
+		if found[name] != "" {
+			return found[name], nil
+		}
+	}
+	return "", nil
+}
+
+// The method `fetched` fetches all branches and tags, and returns the commit that a name means then.
+func (r repository) fetched(ctx context.Context, name string) (string, error) {
+	unlock, err := r.cache.lock("git-" + filepath.Base(r.dir))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if commit := r.has(ctx, name); commit != "" { // another process has fetched meanwhile
+		return commit, nil
+	}
+	if _, err := run(ctx, r.dir, nil, "fetch", "--quiet", "--force", "--prune", "--no-write-fetch-head", "--", r.url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"); err != nil {
+		return "", tutti.Wrap("", err, "%s", withoutPassword(r.url))
+	}
+	if commit := r.has(ctx, name); commit != "" {
+		return commit, nil
+	}
+	return "", tutti.Errorf(tutti.CodeInvalid, "%s has no branch, tag or commit %q", withoutPassword(r.url), name)
+}
+
+// The method `files` returns the files of a commit.
+func (r repository) files(ctx context.Context, commit string) (files, error) {
+	if of, known := r.cache.tree(commit); known {
+		return of, nil
+	}
+	raw, err := run(ctx, r.dir, nil, "ls-tree", "-r", "-z", "--full-tree", commit)
+	if err != nil {
+		return nil, err
+	}
+	out := files{}
+	paths := map[string][]string{} // by blob
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(raw), "\x00"), "\x00") {
+		meta, name, ok := strings.Cut(line, "\t")
+		parts := strings.Fields(meta)
+		if !ok || len(parts) != 3 {
+			continue
+		}
+		if parts[1] == "commit" {
+			return nil, tutti.Errorf(tutti.CodeInvalid, "%s is a git submodule: name the module in the Puppetfile instead", name)
+		}
+		e := entry{Blob: parts[2]}
+		e.Exec = parts[0] == "100755"
+		if parts[0] == "120000" {
+			e.Link = "?" // its content is read below
+		}
+		out[name] = e
+		paths[e.Blob] = append(paths[e.Blob], name)
+	}
+	err = r.blobs(ctx, paths, func(names []string, content []byte) error {
+		for _, name := range names {
+			e := out[name]
+			if e.Link != "" {
+				e.CodeFile = tutti.CodeFile{Link: string(content)}
+			} else {
+				e.Digest, e.Size = tutti.DigestOf(content), int64(len(content))
+			}
+			out[name] = e
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, r.cache.keepTree(commit, out)
+}
+
+// maxFile is the largest file of code, in bytes.
+const maxFile = 64 << 20
+
+// The method `blobs` reads blobs, and passes each with its value to a function.
+func (r repository) blobs(ctx context.Context, want map[string][]string, do func(names []string, content []byte) error) error {
+	if len(want) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, gitDeadline, tutti.Errorf(tutti.CodeDeadline, "git cat-file: no end within %s", gitDeadline))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", "cat-file", "--batch")
+	var ask strings.Builder
+	for blob := range want {
+		ask.WriteString(blob + "\n")
+	}
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = r.dir, strings.NewReader(ask.String()), time.Second
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = readBatch(pipe, want, do)
+	if err != nil {
+		cancel()
+	}
+	if ended := cmd.Wait(); err == nil {
+		err = ended
+	}
+	return err
+}
+
+// readBatch reads the output of `git cat-file --batch`.
+func readBatch(from io.Reader, want map[string][]string, do func([]string, []byte) error) error {
+	in := bufio.NewReader(from)
+	for range want {
+		head, err := in.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("git cat-file: %w", err)
+		}
+		parts := strings.Fields(head)
+		if len(parts) != 3 {
+			return tutti.Errorf(tutti.CodeDamaged, "git cat-file: %s", strings.TrimSpace(head))
+		}
+		size, err := strconv.ParseInt(parts[2], 10, 64)
+		if err != nil || size > maxFile {
+			return tutti.Errorf(tutti.CodeInvalid, "%s: %s bytes, at most %d", want[parts[0]], parts[2], maxFile)
+		}
+		content := make([]byte, size+1) // with the line end after it
+		if _, err := io.ReadFull(in, content); err != nil {
+			return fmt.Errorf("git cat-file: %w", err)
+		}
+		if err := do(want[parts[0]], content[:size]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
