@@ -77,6 +77,18 @@ type commit struct {
 
 func (c commit) files(ctx context.Context) (files, error) { return c.repository.files(ctx, c.id) }
 
+func (c commit) blobs(ctx context.Context, want map[string][]string, do func([]string, []byte) error) error {
+	if len(want) == 0 {
+		return nil
+	}
+	if c.url != "" && c.has(ctx, c.id) == "" { // the list of files is known from another repository with this commit
+		if _, err := c.fetched(ctx, c.id); err != nil {
+			return err
+		}
+	}
+	return c.repository.blobs(ctx, want, do)
+}
+
 // The type `part` is a part of the code: the control repository or a module.
 type part struct {
 	source

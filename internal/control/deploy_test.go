@@ -376,6 +376,22 @@ func TestADamagedListIsForgotten(t *testing.T) {
 	}
 }
 
+// TestTheSameCommitElsewhere checks a repository that has moved to another address, while its list of files is known.
+func TestTheSameCommitElsewhere(t *testing.T) {
+	site := newRepo(t)
+	site.commit("one", "manifests/site.pp", "# one\n")
+	in := control.Request{Cache: control.Cache{Dir: t.TempDir()}, Repository: site.url()}
+	build(t, in)
+	moved := t.TempDir() + "/moved"
+	if err := os.Rename(site.dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	in.Repository = "file://" + moved
+	if _, got := build(t, in); got["manifests/site.pp"] != "# one\n" {
+		t.Errorf("files %q", got)
+	}
+}
+
 // TestSourceOf checks what a push tells about a directory.
 func TestSourceOf(t *testing.T) {
 	site := newRepo(t)

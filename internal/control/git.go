@@ -100,10 +100,7 @@ func (r repository) resolve(ctx context.Context, ref string, kind refKind, other
 		}
 		return r.fetched(ctx, ref)
 	case kind == kindTag:
-		if commit := r.has(ctx, "refs/tags/"+ref); commit != "" {
-			return commit, nil
-		}
-		return r.fetched(ctx, "refs/tags/"+ref)
+		return r.tag(ctx, ref)
 	}
 	commit, err := r.ask(ctx, ref, kind)
 	if err == nil && commit == "" && otherwise != "" {
@@ -117,10 +114,27 @@ func (r repository) resolve(ctx context.Context, ref string, kind refKind, other
 		return r.fetched(ctx, ref)
 	case commit == "":
 		return "", tutti.Errorf(tutti.CodeInvalid, "%s has no %s %q", withoutPassword(r.url), kind, ref)
-	case r.has(ctx, commit) != "":
+	case exists(r.cache.treeFile(commit)) || r.has(ctx, commit) != "":
 		return commit, nil
 	}
 	return r.fetched(ctx, commit)
+}
+
+// The method `tag` returns the commit of a tag. Once the commit is known, neither the remote nor git is asked again: a tag
+// does not move.
+func (r repository) tag(ctx context.Context, name string) (string, error) {
+	file := filepath.Join(r.cache.Dir, "tags", short(r.url+"\x00"+name))
+	if known, err := os.ReadFile(file); err == nil && commitRE.Match(known) && exists(r.cache.treeFile(string(known))) {
+		return string(known), nil
+	}
+	commit := r.has(ctx, "refs/tags/"+name)
+	if commit == "" {
+		var err error
+		if commit, err = r.fetched(ctx, "refs/tags/"+name); err != nil {
+			return "", err
+		}
+	}
+	return commit, r.cache.write(file, []byte(commit))
 }
 
 // The method `own` returns the commit of a reference of a working copy. An empty reference means what is checked out.
@@ -235,9 +249,6 @@ const maxFile = 64 << 20
 
 // The method `blobs` reads blobs, and passes each with its value to a function.
 func (r repository) blobs(ctx context.Context, want map[string][]string, do func(names []string, content []byte) error) error {
-	if len(want) == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, gitDeadline, tutti.Errorf(tutti.CodeDeadline, "git cat-file: no end within %s", gitDeadline))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", "cat-file", "--batch")
