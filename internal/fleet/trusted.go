@@ -1,9 +1,12 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/traits"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
@@ -48,16 +51,29 @@ func compileTrusted(text string) (cel.Program, error) {
 // The method `has` reports whether a certificate fits. A condition that cannot be decided, for example because the
 // certificate lacks an extension, does not fit.
 func (t trusted) has(node tutti.NodeName, c tutti.NodeCertificate) bool {
-	extensions := c.Extensions
-	if extensions == nil {
-		extensions = map[string]string{}
-	}
+	extensions := inOrder{types.NewStringStringMap(types.DefaultTypeAdapter, c.Extensions)}
 	out, _, err := t.program.Eval(map[string]any{"certname": string(node), "trusted": extensions})
 	if err != nil {
 		return false
 	}
 	fits, is := out.Value().(bool)
 	return is && fits
+}
+
+// inOrder is a map of CEL that visits its keys in sorted order. A condition can see the order, for example by `map` and
+// `filter`. Go's order changes from one evaluation to the next, so a node could change its groups when the server starts.
+type inOrder struct{ traits.Mapper }
+
+// Iterator implements traits.Iterable.
+func (m inOrder) Iterator() traits.Iterator {
+	var keys []string
+	for it := m.Mapper.Iterator(); it.HasNext() == types.True; {
+		if key, ok := it.Next().Value().(string); ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return types.NewStringList(types.DefaultTypeAdapter, keys).Iterator()
 }
 
 // trustedText reads the condition of a group.

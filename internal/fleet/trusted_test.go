@@ -1,6 +1,8 @@
 package fleet_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,6 +62,29 @@ grants:
 		_, err := fleet.Parse("f", []byte("fleet: x\ngroups: {web: "+source+"}\n"))
 		if tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %q", source, err, want)
+		}
+	}
+}
+
+// TestGroupsAreTheSameEachTime checks conditions that see the order of the extensions. Each evaluation has the same answer,
+// because servers and restarts that disagree would give a node other grants.
+func TestGroupsAreTheSameEachTime(t *testing.T) {
+	extensions := map[string]string{}
+	for i := range 20 {
+		extensions[fmt.Sprintf("e%02d", i)] = strconv.Itoa(i)
+	}
+	for _, tc := range []struct{ reason, condition string }{
+		{"the first value", `trusted.map(k, trusted[k])[0] == "0"`},
+		{"the last of some", `trusted.filter(k, k != "e19")[18] == "e18"`},
+		{"what does not see the order", `size(trusted) == 20 && has(trusted.e03) && "e04" in trusted && {"e": trusted} == {"e": trusted}`},
+		{"cost that depends on the order", `trusted.exists(k, k == "e00" || ` + strings.Repeat("[1,2,3,4,5,6,7,8,9].all(x, ", 4) + "x > 0" + strings.Repeat(")", 4) + ")"},
+	} {
+		m := fleet.NewMembership(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Trusted: tc.condition}}})
+		for range 50 {
+			if got := m.Trusted("a", &tutti.NodeCertificate{Extensions: extensions}); len(got) != 1 {
+				t.Errorf("%s: %v, want the group", tc.reason, got)
+				break
+			}
 		}
 	}
 }
