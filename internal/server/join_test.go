@@ -356,3 +356,20 @@ func TestAJoinByCertificateEndsNoConflict(t *testing.T) {
 	wantCode(t, f.ReplaceNode(servertest.Operator(), "web-01"), "", "")
 	f.mustJoin(renewed, "one", "web")
 }
+
+// TestACAThatBeganAgain checks a site that has made its CA again. The serial numbers begin again, too, so a certificate
+// of the new CA can have the serial number of the old one. The extensions of the new certificate count.
+func TestACAThatBeganAgain(t *testing.T) {
+	f := newJoins(t)
+	f.Push("fleet: test\ngroups: {shop: {trusted: 'trusted.pp_role == \"web\"'}}\njoin: [{certname: \"*\"}]\n")
+	web := certificateOf("web-01", "0x0001")
+	web.Issuer = tutti.DigestOf([]byte("old"))
+	f.mustJoin(web, "one", "shop")
+	again := web
+	again.Issuer, again.Extensions = tutti.DigestOf([]byte("new")), map[string]string{"pp_role": "db"}
+	f.mustJoin(again, "one")
+	f.mustJoin(again, "one")
+	if got := f.count(func(b tutti.Body) bool { _, ok := b.(*tutti.NodeEnrolled); return ok }); got != 2 {
+		t.Errorf("%d events for two certificates, want 2", got)
+	}
+}

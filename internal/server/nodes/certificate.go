@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -133,10 +134,11 @@ func (tx *tx) sameMachine(in api.JoinRequest, n *fold.Node, certificate tutti.No
 	return nil
 }
 
-// sameCertificate reports whether two enrolments of a node have the same content of a certificate.
+// sameCertificate reports whether two enrolments of a node have the same content of a certificate. The serial number alone
+// does not say so, because a CA that the site has made again begins to count again.
 func sameCertificate(a, b *tutti.NodeCertificate) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Key == b.Key && a.Serial == b.Serial
+	return a.Key == b.Key && a.Serial == b.Serial && a.Issuer == b.Issuer && a.Ends.Equal(b.Ends) && maps.Equal(a.Extensions, b.Extensions)
 }
