@@ -111,7 +111,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 		}
 	}
 	if complete && ways != 1 {
-		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or write `joined: true` and name the group in the join token of each node",
+		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, write `joined: true` and name the group in join tokens and rules, or write `trusted: CONDITION`",
 			"%s: exactly one of `nodes`, `joined` and `trusted` is needed", what)
 	}
 	return nodes

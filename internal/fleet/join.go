@@ -40,6 +40,7 @@ func joinExtensions(r *reader, n *yaml.Node) map[string]string {
 	entries, _ := r.entries(n, "join: extensions")
 	out := map[string]string{}
 	for _, e := range entries {
+		knownExtension(r, e.key.at, e.key.string, "join: extensions")
 		out[e.key.string] = joinPattern(r, e.value, "join: extensions: "+e.key.string)
 	}
 	if len(out) == 0 {

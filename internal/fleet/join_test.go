@@ -56,6 +56,7 @@ func TestWrongJoinRules(t *testing.T) {
 		"join: [{groups: web}]":                             "f:4: join: the certname is missing",
 		`join: [{certname: "["}]`:                           `f:4: join: certname: "[" is not a pattern`,
 		`join: [{certname: a, extensions: {pp_role: "["}}]`: `f:4: join: extensions: pp_role: "[" is not a pattern`,
+		`join: [{certname: a, extensions: {pp_rol: "x"}}]`:  `f:4: join: extensions: unknown extension "pp_rol", no certificate can have it (did you mean "pp_role"?`,
 		"join: [{certname: a, groups: [listed]}]":           "f:4: join: groups: no group \"listed\" with `joined: true`",
 		"join: [{certname: a, group: web}]":                 `f:4: join: unknown key "group" (did you mean "groups"?)`,
 		"join: {certname: a}":                               "f:4: join: a list needed, got a mapping",

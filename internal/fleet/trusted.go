@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"regexp"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/traits"
 	"go.yaml.in/yaml/v3"
@@ -13,7 +15,8 @@ import (
 )
 
 const (
-	maxTrustedText = 4 << 10 // bytes of a condition
+	maxTrustedText   = 4 << 10 // bytes of a condition
+	maxTrustedNested = 50      // CEL needs a second to check lists in 250 levels
 	// maxTrustedCost limits the work for one node, in the units of CEL. A unit is about one operation.
 	maxTrustedCost = 10_000
 )
@@ -26,26 +29,40 @@ type trusted struct {
 }
 
 func compileTrusted(text string) (cel.Program, error) {
+	env, checked, err := checkTrusted(text)
+	if err != nil {
+		return nil, err
+	}
+	program, err := env.Program(checked, cel.CostLimit(maxTrustedCost))
+	return program, tutti.Wrap(tutti.CodeInvalid, err, "the condition %q", text)
+}
+
+func checkTrusted(text string) (*cel.Env, *cel.Ast, error) {
 	if len(text) > maxTrustedText {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "a condition of %d bytes, at most %d", len(text), maxTrustedText)
+		return nil, nil, tutti.Errorf(tutti.CodeInvalid, "a condition of %d bytes, at most %d", len(text), maxTrustedText)
 	}
 	env, err := cel.NewEnv(
 		cel.Variable("certname", cel.StringType),
 		cel.Variable("trusted", cel.MapType(cel.StringType, cel.StringType)),
 		cel.ParserExpressionSizeLimit(maxTrustedText),
+		cel.ParserRecursionLimit(maxTrustedNested),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateDurationLiterals()),
 	)
 	if err != nil {
-		return nil, tutti.Wrap(tutti.CodeInternal, err, "conditions of groups")
+		return nil, nil, tutti.Wrap(tutti.CodeInternal, err, "conditions of groups")
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "%s", strings.TrimSpace(issues.Err().Error()))
+		first := issues.Errors()[0]
+		if first.Location.Line() < 1 { // the error is about the whole condition
+			return nil, nil, tutti.Errorf(tutti.CodeInvalid, "the condition: %s", first.Message)
+		}
+		return nil, nil, tutti.Errorf(tutti.CodeInvalid, "line %d, character %d of the condition: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
 	}
 	if checked.OutputType() != cel.BoolType {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "the condition is a %s, and must be true or false", checked.OutputType())
+		return nil, nil, tutti.Errorf(tutti.CodeInvalid, "the condition is a %s, and must be true or false", checked.OutputType())
 	}
-	program, err := env.Program(checked, cel.CostLimit(maxTrustedCost))
-	return program, tutti.Wrap(tutti.CodeInvalid, err, "the condition %q", text)
+	return env, checked, nil
 }
 
 // The method `has` reports whether a certificate fits. A condition that cannot be decided, for example because the
@@ -82,8 +99,56 @@ func trustedText(r *reader, n *yaml.Node, what string) string {
 	if !ok {
 		return ""
 	}
-	if _, err := compileTrusted(text); err != nil {
+	_, checked, err := checkTrusted(text)
+	if err != nil {
 		r.report(n, `like 'trusted.pp_role == "web"', with certname and trusted; a fact that the node itself reports cannot decide about grants`, "%s: %s", what, err.Error())
+		return text
+	}
+	for _, name := range extensionsOf(checked) {
+		knownExtension(r, n, name, what)
 	}
 	return text
 }
+
+// extensionsOf returns the names of extensions that a condition contains: trusted.NAME, trusted["NAME"] and "NAME" in trusted.
+func extensionsOf(checked *cel.Ast) []string {
+	var out []string
+	uses := ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.IdentKind && e.AsIdent() == "trusted"
+	})
+	for _, use := range uses {
+		parent, ok := use.Parent()
+		switch {
+		case !ok:
+		case parent.Kind() == ast.SelectKind:
+			out = append(out, parent.AsSelect().FieldName())
+		case parent.Kind() == ast.CallKind && slices.Contains([]string{operators.Index, operators.In}, parent.AsCall().FunctionName()):
+			for _, arg := range parent.AsCall().Args() {
+				if arg.Kind() != ast.LiteralKind {
+					continue
+				}
+				if name, is := arg.AsLiteral().Value().(string); is {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// knownExtension reports a name that no trusted extension of a certificate can have.
+func knownExtension(r *reader, n *yaml.Node, name, what string) {
+	known := tutti.ExtensionNames()
+	switch short := tutti.ExtensionName(name); {
+	case slices.Contains(known, name):
+	case name == tutti.SecretExtension || short == tutti.SecretExtension:
+		r.report(n, "", "%s: extension %q can be a secret, so Tutti does not read it", what, name)
+	case short != name:
+		r.report(n, "", "%s: write %s instead of %q", what, short, name)
+	case !otherExtension.MatchString(name):
+		r.report(n, r.suggest(name, known), "%s: unknown extension %q, no certificate can have it", what, name)
+	}
+}
+
+// otherExtension matches the OID of a trusted extension.
+var otherExtension = regexp.MustCompile(`^` + regexp.QuoteMeta(tutti.ExtensionArc) + `\.[123](\.(0|[1-9][0-9]*))+$`)

@@ -21,6 +21,7 @@ groups:
   web: {trusted: 'trusted.pp_role == "web" && certname.endsWith(".example.net")'}
   other: {trusted: 'trusted.pp_role != "web"'}
   zone: {trusted: '"pp_zone" in trusted'}
+  private: {trusted: 'trusted["1.3.6.1.4.1.34380.1.2.1.0.7"] == "a"'}
   named: {joined: true}
   listed: {nodes: [a.example.net]}
 grants:
@@ -53,10 +54,19 @@ grants:
 		t.Errorf("without a certificate: %v", got)
 	}
 	for source, want := range map[string]string{
-		`{trusted: 'facts.role == "web"'}`:                   "f:2: group web: trusted: ERROR",
-		`{trusted: trusted.pp_role}`:                         "the condition is a string, and must be true or false",
-		`{trusted: 'true', nodes: [a]}`:                      "exactly one of `nodes`, `joined` and `trusted`",
-		`{trusted: 'true', joined: true}`:                    "exactly one of `nodes`, `joined` and `trusted`",
+		`{trusted: 'facts.role == "web"'}`:                                             "f:2: group web: trusted: line 1, character 1 of the condition: undeclared reference to 'facts' (like 'trusted.pp_role",
+		`{trusted: 'trusted.pp_rol == "web"'}`:                                         `f:2: group web: trusted: unknown extension "pp_rol", no certificate can have it (did you mean "pp_role"?)`,
+		`{trusted: '!has(trusted.pp_rol)'}`:                                            `unknown extension "pp_rol"`,
+		`{trusted: '!("1.2.3" in trusted)'}`:                                           `unknown extension "1.2.3"`,
+		`{trusted: 'trusted["1.3.6.1.4.1.34380.1.1.13"] == "web"'}`:                    `write pp_role instead of "1.3.6.1.4.1.34380.1.1.13"`,
+		`{trusted: 'trusted.pp_preshared_key == "x"'}`:                                 `extension "pp_preshared_key" can be a secret`,
+		`{trusted: 'trusted["1.3.6.1.4.1.34380.1.1.4"] == "x"'}`:                       `can be a secret`,
+		`{trusted: 'certname.matches("[")'}`:                                           "invalid matches argument",
+		"{trusted: '" + strings.Repeat("[", 60) + strings.Repeat("]", 60) + " == []'}": "the condition: expression recursion limit",
+		`{}`:                              "or write `trusted: CONDITION`",
+		`{trusted: trusted.pp_role}`:      "the condition is a string, and must be true or false",
+		`{trusted: 'true', nodes: [a]}`:   "exactly one of `nodes`, `joined` and `trusted`",
+		`{trusted: 'true', joined: true}`: "exactly one of `nodes`, `joined` and `trusted`",
 		"{trusted: '" + strings.Repeat(" ", 5000) + "true'}": "at most 4096",
 	} {
 		_, err := fleet.Parse("f", []byte("fleet: x\ngroups: {web: "+source+"}\n"))

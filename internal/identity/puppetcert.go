@@ -415,27 +415,12 @@ func parsePuppetCert(der []byte) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// puppetArc is the OID above the arcs of Puppet's extensions. The arcs are 1 (registered), 2 (private) and 3
-// (authorization).
+// puppetArc is tutti.ExtensionArc.
 var puppetArc = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 34380, 1}
 
 func isTrusted(id asn1.ObjectIdentifier) bool {
 	n := len(puppetArc)
 	return len(id) > n+1 && id[:n].Equal(puppetArc) && id[n] >= 1 && id[n] <= 3
-}
-
-// presharedKey is the short name of an extension that may be a secret.
-const presharedKey = "pp_preshared_key"
-
-// Puppet's short names of extensions, from lib/puppet/ssl/oids.rb of Puppet 8. The key is the end of the OID after
-// puppetArc.
-var puppetNames = map[string]string{
-	"1.1": "pp_uuid", "1.2": "pp_instance_id", "1.3": "pp_image_name", "1.4": presharedKey, "1.5": "pp_cost_center",
-	"1.6": "pp_product", "1.7": "pp_project", "1.8": "pp_application", "1.9": "pp_service", "1.10": "pp_employee",
-	"1.11": "pp_created_by", "1.12": "pp_environment", "1.13": "pp_role", "1.14": "pp_software_version", "1.15": "pp_department",
-	"1.16": "pp_cluster", "1.17": "pp_provisioner", "1.18": "pp_region", "1.19": "pp_datacenter", "1.20": "pp_zone",
-	"1.21": "pp_network", "1.22": "pp_securitypolicy", "1.23": "pp_cloudplatform", "1.24": "pp_apptier", "1.25": "pp_hostname",
-	"1.26": "pp_owner", "3.1": "pp_authorization", "3.2": "pp_auth_auto_renew", "3.13": "pp_auth_role", "3.39": "pp_cli_auth",
 }
 
 func trustedExtensions(cert *x509.Certificate) (map[string]string, error) {
@@ -444,11 +429,8 @@ func trustedExtensions(cert *x509.Certificate) (map[string]string, error) {
 		if !isTrusted(e.Id) {
 			continue
 		}
-		name := e.Id.String()
-		if short, ok := puppetNames[strings.TrimPrefix(name, puppetArc.String()+".")]; ok {
-			name = short
-		}
-		if name == presharedKey {
+		name := tutti.ExtensionName(e.Id.String())
+		if name == tutti.SecretExtension {
 			continue
 		}
 		value, err := extensionText(e.Value)
