@@ -26,7 +26,11 @@ func (r *Registry) applyJoin(e tutti.Event) {
 		if r.Asking[b.Node] == nil {
 			r.Asking[b.Node] = map[tutti.Digest]*Asking{}
 		}
-		r.Asking[b.Node][b.Certificate.Key] = &Asking{NodePending: *b, At: e.At}
+		at := e.At
+		if a := r.Asking[b.Node][b.Certificate.Key]; a != nil { // the machine has a newer certificate now
+			at = a.At
+		}
+		r.Asking[b.Node][b.Certificate.Key] = &Asking{NodePending: *b, At: at}
 	case *tutti.NodeApproved:
 		if a := r.Asking[b.Node][b.Key]; a != nil {
 			a.Approved, a.Rejected = b, false

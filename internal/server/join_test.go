@@ -373,3 +373,32 @@ func TestACAThatBeganAgain(t *testing.T) {
 		t.Errorf("%d events for two certificates, want 2", got)
 	}
 }
+
+// TestAWaitingMachineWithANewerCertificate checks that an operator sees the extensions of the newest certificate of a
+// machine that waits, because these extensions decide about groups. The older certificate changes nothing.
+func TestAWaitingMachineWithANewerCertificate(t *testing.T) {
+	f := newJoins(t)
+	old := certificateOf("db-01", "0x0001")
+	f.mustWait(old, "one", "no rule")
+	first, err := f.ListPending(servertest.Operator())
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed := old
+	renewed.Serial, renewed.Ends, renewed.Extensions = "0x0002", old.Ends.Add(time.Hour), map[string]string{"pp_role": "admin"}
+	for _, c := range []servertest.Certificate{renewed, old, renewed} {
+		f.mustWait(c, "one", "no rule")
+	}
+	want := slices.Clone(first)
+	want[0].Certificate = renewed.NodeCertificate
+	pending, err := f.ListPending(servertest.Operator())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, pending); diff != "" {
+		t.Errorf("the machines that wait: -want +got\n%s", diff)
+	}
+	if got := f.count(func(b tutti.Body) bool { _, ok := b.(*tutti.NodePending); return ok }); got != 2 {
+		t.Errorf("%d events for two certificates, want 2", got)
+	}
+}

@@ -42,9 +42,11 @@ func (s *Nodes) EnrolByCertificate(ctx context.Context, in api.JoinRequest) (api
 			return &tutti.NodeEnrolled{Node: name, Key: in.Key, BoxKey: in.BoxKey, Groups: groups, Certificate: &certificate}, nil
 		}
 		asking := tx.Registry.Asking[name]
-		switch {
-		case asking[certificate.Key] != nil:
-		case len(tx.Registry.Asking) >= maxAsking || len(asking) >= maxAskingName:
+		switch known := asking[certificate.Key]; {
+		// The operator decides about the newest certificate. Only a newer one is a new event, so that a machine with two
+		// certificates cannot fill the log.
+		case known != nil && !certificate.Ends.After(known.Certificate.Ends):
+		case known == nil && (len(tx.Registry.Asking) >= maxAsking || len(asking) >= maxAskingName):
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "too many machines wait for approval already, in all or under the name %s; see: tutti node pending", name)
 		default:
 			tx.Emit(tutti.ActorNode(name), &tutti.NodePending{Node: name, Certificate: certificate, Why: pending})
