@@ -362,6 +362,7 @@ groups:
   db: {nodes: [db-01, db-02]}
   web: {nodes: [web-01]}
   tokened: {joined: true}
+  certified: {trusted: 'trusted.pp_role == "web" && certname != "cert-03"'}
 grants:
   - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
   - {to: web, read: [db/**]}
