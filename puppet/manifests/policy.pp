@@ -10,9 +10,9 @@
 # @param groups
 #   Names of groups of callers, with the callers of each group.
 # @param file
-#   The policy file of the agent (`tutti agent --policy`).
+#   The policy file of the agent (`tutti agent --policy`). The class makes its directory only if this is `/etc/tutti`.
 # @param ensure
-#   With `absent` the node has no policy file.
+#   With `absent` the node has no policy file. The directory stays.
 class tutti::policy (
   Array[Struct[{
         action  => Enum['allow', 'deny'],
@@ -46,6 +46,15 @@ class tutti::policy (
   $header = ['# Puppet writes this file (class tutti::policy).', "policy default ${policy_default}"]
   $files = $ensure ? { 'present' => file, default => absent }
   $callers = $groups.map |$name, $members| { "${name} ${members.join(' ')}" }
+
+  if $ensure == 'present' and $file =~ /\A\/etc\/tutti\/[^\/]+\z/ {
+    file { '/etc/tutti':
+      ensure => directory,
+      owner  => 'root',
+      group  => 'root',
+      mode   => '0755',
+    }
+  }
 
   file {
     default:

@@ -7,6 +7,7 @@ RSpec.describe 'tutti::policy', type: :class do
   let(:params) { { policies: [rule], groups: { 'ops' => ['operator:ben', 'operator:eve'] } } }
 
   it { is_expected.to compile.with_all_deps }
+  it { is_expected.to contain_file('/etc/tutti').with_ensure('directory') }
 
   it 'writes the rules after the default' do
     is_expected.to contain_file('/etc/tutti/policy').with_content(
@@ -22,11 +23,20 @@ RSpec.describe 'tutti::policy', type: :class do
     it { is_expected.to contain_file('/etc/tutti/policy').with_content(/^deny\toperator:ada operator:ben\tenable disable\t\*\t\*$/) }
   end
 
+  describe 'another file' do
+    let(:params) { { policies: [rule], file: '/srv/tutti/policy' } }
+
+    it { is_expected.to contain_file('/srv/tutti/policy') }
+    it { is_expected.not_to contain_file('/etc/tutti') }
+    it { is_expected.not_to contain_file('/srv/tutti') }
+  end
+
   describe 'absent' do
     let(:params) { { ensure: 'absent' } }
 
     it { is_expected.to contain_file('/etc/tutti/policy').with_ensure('absent') }
     it { is_expected.to contain_file('/etc/tutti/policy.groups').with_ensure('absent') }
+    it { is_expected.not_to contain_file('/etc/tutti') }
   end
 
   {
