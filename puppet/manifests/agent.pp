@@ -49,8 +49,10 @@ class tutti::agent (
         require => Exec['tutti leave'],
       }
     } else {
+      # With the site's default for `backup`, Puppet could keep the whole program.
       file { $program:
         ensure  => absent,
+        backup  => false,
         require => Exec['tutti leave'],
       }
     }
@@ -70,6 +72,7 @@ class tutti::agent (
         owner          => 'root',
         group          => 'root',
         mode           => '0755',
+        backup         => false,
         before         => Exec['tutti join'],
         notify         => Exec['tutti agent: restart'],
       }

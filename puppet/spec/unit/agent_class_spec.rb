@@ -31,6 +31,8 @@ RSpec.describe 'tutti::agent', type: :class do
     it { is_expected.to contain_file('/usr/local/bin/tutti').with(checksum: 'sha256', checksum_value: 'b' * 64, mode: '0755') }
     it { is_expected.to contain_file('/usr/local/bin/tutti').that_comes_before('Exec[tutti join]') }
 
+    it('keeps no copy of an old program') { is_expected.to contain_file('/usr/local/bin/tutti').with_backup(false) }
+
     it 'trusts only the code keys that it is given' do
       is_expected.to contain_exec('tutti join').with_command(
         ['/usr/local/bin/tutti', 'join', '--puppet-certificate', '--server', '[2001:db8::1]:8443', '--pin', pin, '--trust-code-key', pin]
@@ -45,6 +47,14 @@ RSpec.describe 'tutti::agent', type: :class do
     it { is_expected.to contain_exec('tutti leave').with_command(['/usr/bin/tutti', 'leave', '--yes']) }
     it { is_expected.to contain_package('tutti').with_ensure('absent').that_requires('Exec[tutti leave]') }
     it { is_expected.not_to contain_exec('tutti join') }
+  end
+
+  describe 'absent, with a program from a URL' do
+    let(:params) { { server: 'tutti.example.net:8150', pin: pin, ensure: 'absent', source: 'https://example.net/tutti', digest: 'b' * 64 } }
+
+    it { is_expected.to contain_exec('tutti leave').with_command(['/usr/local/bin/tutti', 'leave', '--yes']) }
+    it { is_expected.to contain_file('/usr/local/bin/tutti').with(ensure: 'absent', backup: false).that_requires('Exec[tutti leave]') }
+    it { is_expected.not_to contain_package('tutti') }
   end
 
   {
