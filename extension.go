@@ -6,6 +6,12 @@ import "strings"
 // (authorization).
 const ExtensionArc = "1.3.6.1.4.1.34380.1"
 
+// These constants limit the trusted extensions of a certificate.
+const (
+	MaxExtensions      = 64
+	MaxExtensionLength = 1024 // bytes of the value of an extension
+)
+
 // SecretExtension is the short name of an extension that may be a secret. Tutti does not read it.
 const SecretExtension = "pp_preshared_key"
 

@@ -6,6 +6,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/traits"
@@ -65,6 +66,39 @@ func checkTrusted(text string) (*cel.Env, *cel.Ast, error) {
 	return env, checked, nil
 }
 
+// affordable returns an error if a condition can cost more than an evaluation may. Such a condition would put some nodes
+// into no group without a word.
+func affordable(env *cel.Env, checked *cel.Ast) error {
+	most, err := env.EstimateCost(checked, certificateSize{})
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInternal, err, "the cost of the condition")
+	}
+	if most.Max > maxTrustedCost {
+		return tutti.Errorf(tutti.CodeInvalid, "the condition can cost %d operations for each node, at most %d", most.Max, maxTrustedCost)
+	}
+	return nil
+}
+
+// certificateSize knows how large the content of a certificate can be.
+type certificateSize struct{}
+
+// EstimateSize implements cost.Estimator.
+func (certificateSize) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
+	text := &cost.SizeEstimate{Max: tutti.MaxExtensionLength}
+	switch path := n.Path(); {
+	case len(path) == 1 && path[0] == "trusted":
+		return &cost.SizeEstimate{Max: tutti.MaxExtensions, Key: text, Elem: text}
+	case len(path) > 0:
+		return text
+	}
+	return nil
+}
+
+// EstimateCallCost implements cost.Estimator.
+func (certificateSize) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+	return nil
+}
+
 // The method `has` reports whether a certificate fits. A condition that cannot be decided, for example because the
 // certificate lacks an extension, does not fit.
 func (t trusted) has(node tutti.NodeName, c tutti.NodeCertificate) bool {
@@ -99,7 +133,10 @@ func trustedText(r *reader, n *yaml.Node, what string) string {
 	if !ok {
 		return ""
 	}
-	_, checked, err := checkTrusted(text)
+	env, checked, err := checkTrusted(text)
+	if err == nil {
+		err = affordable(env, checked)
+	}
 	if err != nil {
 		r.report(n, `like 'trusted.pp_role == "web"', with certname and trusted; a fact that the node itself reports cannot decide about grants`, "%s: %s", what, err.Error())
 		return text

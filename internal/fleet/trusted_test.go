@@ -21,6 +21,7 @@ groups:
   web: {trusted: 'trusted.pp_role == "web" && certname.endsWith(".example.net")'}
   other: {trusted: 'trusted.pp_role != "web"'}
   zone: {trusted: '"pp_zone" in trusted'}
+  roles: {trusted: 'trusted.exists(k, k.startsWith("pp_") && trusted[k].startsWith("cache-"))'}
   private: {trusted: 'trusted["1.3.6.1.4.1.34380.1.2.1.0.7"] == "a"'}
   named: {joined: true}
   listed: {nodes: [a.example.net]}
@@ -50,6 +51,9 @@ grants:
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
 	}
+	if diff := cmp.Diff([]tutti.GroupName{"roles"}, m.Trusted("a", &tutti.NodeCertificate{Extensions: map[string]string{"pp_zone1": "x", "pp_product": "cache-12"}})); diff != "" {
+		t.Errorf("a macro: -want +got\n%s", diff)
+	}
 	if got := m.Trusted("a.example.net", nil); got != nil {
 		t.Errorf("without a certificate: %v", got)
 	}
@@ -63,6 +67,7 @@ grants:
 		`{trusted: 'trusted["1.3.6.1.4.1.34380.1.1.4"] == "x"'}`:                       `can be a secret`,
 		`{trusted: 'certname.matches("[")'}`:                                           "invalid matches argument",
 		"{trusted: '" + strings.Repeat("[", 60) + strings.Repeat("]", 60) + " == []'}": "the condition: expression recursion limit",
+		`{trusted: 'trusted.exists(k, trusted.exists(j, trusted[k] == trusted[j]))'}`:  "can cost 463234 operations for each node, at most 10000",
 		`{}`:                              "or write `trusted: CONDITION`",
 		`{trusted: trusted.pp_role}`:      "the condition is a string, and must be true or false",
 		`{trusted: 'true', nodes: [a]}`:   "exactly one of `nodes`, `joined` and `trusted`",

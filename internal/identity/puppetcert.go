@@ -18,10 +18,8 @@ import (
 )
 
 const (
-	maxPuppetCA        = 256 << 10 // bytes of the CA certificates and the CRLs together
-	maxPuppetCert      = 12 << 10  // bytes of a node's certificate in PEM
-	maxExtensions      = 64        // trusted extensions of a certificate
-	maxExtensionLength = 1024      // bytes of the value of an extension
+	maxPuppetCA   = 256 << 10 // bytes of the CA certificates and the CRLs together
+	maxPuppetCert = 12 << 10  // bytes of a node's certificate in PEM
 )
 
 // PuppetCA is the CA of a site's Puppet, with its CRLs. A PuppetCA never changes, so several goroutines may use it at
@@ -439,8 +437,8 @@ func trustedExtensions(cert *x509.Certificate) (map[string]string, error) {
 		}
 		out[name] = value
 	}
-	if len(out) > maxExtensions {
-		return nil, tutti.Errorf(tutti.CodeRefused, "Puppet certificate of %s: %d trusted extensions, at most %d", cert.Subject.CommonName, len(out), maxExtensions)
+	if len(out) > tutti.MaxExtensions {
+		return nil, tutti.Errorf(tutti.CodeRefused, "Puppet certificate of %s: %d trusted extensions, at most %d", cert.Subject.CommonName, len(out), tutti.MaxExtensions)
 	}
 	return out, nil
 }
@@ -448,8 +446,8 @@ func trustedExtensions(cert *x509.Certificate) (map[string]string, error) {
 // extensionText decodes the value of an extension as Puppet does (custom_extensions in lib/puppet/ssl/certificate.rb).
 // Puppet decodes ASN.1, and takes the bytes themselves if they are not ASN.1. Old releases of Puppet wrote such bytes.
 func extensionText(raw []byte) (string, error) {
-	if len(raw) > maxExtensionLength+4 { // a text of this length has a header of 4 bytes
-		return "", fmt.Errorf("the value is longer than %d bytes", maxExtensionLength)
+	if len(raw) > tutti.MaxExtensionLength+4 { // a text of this length has a header of 4 bytes
+		return "", fmt.Errorf("the value is longer than %d bytes", tutti.MaxExtensionLength)
 	}
 	value := string(raw)
 	if v, ok := decodeASN1(raw); ok {
@@ -459,8 +457,8 @@ func extensionText(raw []byte) (string, error) {
 		}
 		value = text
 	}
-	if len(value) > maxExtensionLength {
-		return "", fmt.Errorf("the value is longer than %d bytes", maxExtensionLength)
+	if len(value) > tutti.MaxExtensionLength {
+		return "", fmt.Errorf("the value is longer than %d bytes", tutti.MaxExtensionLength)
 	}
 	if !utf8.ValidString(value) {
 		return "", errors.New("the value is not UTF-8")
