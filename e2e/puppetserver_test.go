@@ -65,6 +65,8 @@ func TestPuppetServer(t *testing.T) {
 
 	t.Run("a node joins with its certificate", s.joinsByCertificate)
 
+	t.Run("the class installs the agent", s.installsTheAgent)
+
 	t.Run("the remote control", func(t *testing.T) { checkRemoteControl(t, s) })
 
 	t.Run("a compile error is no old catalog", func(t *testing.T) {
