@@ -7,15 +7,24 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: build
 build: ## build bin/tutti
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X github.com/tutti-project/tutti/internal/app.Version=$(VERSION)" -o bin/tutti ./cmd/tutti
 
 .PHONY: deb
-deb: ## build the Debian package into bin/
-	script/build-deb $(VERSION) bin
+deb: ## build the Debian package for this machine's architecture into bin/
+	$(GO) run ./internal/packages -version '$(VERSION)' -out bin -only deb
+
+.PHONY: packages
+packages: ## build deb and rpm for amd64 and arm64, SBOMs and SHA256SUMS into bin/packages, VERSION=0.3.0; PACKAGE_KEY=FILE signs
+	rm -rf bin/packages
+	PACKAGE_KEY='$(PACKAGE_KEY)' $(GO) run ./internal/packages -version '$(VERSION)' -out bin/packages
+
+.PHONY: packages-check
+packages-check: deps ## build the packages twice and compare; install, upgrade and remove the rpm in a root with EL's paths (root)
+	$(GO) test -tags packages -count 1 -timeout 50m -v ./internal/packages
 
 .PHONY: deps
 deps: ## install the Debian packages that tests, lab and demo need (root)

@@ -73,7 +73,7 @@ var layers = map[string]string{
 	// the stored data.
 	"operator": room, "serverdir": room,
 	"app":    wiring,
-	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
+	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support, "packages": support,
 }
 
 // The map `below` contains, for each layer, the layers that it may import.
