@@ -70,7 +70,9 @@ func parts(rows budget) []part {
 		{"services", "Swift, the web site and the compute cloud on Puppet 8", on("services")},
 		{"puppetserver", "a Puppet Server with PuppetDB, with and without the module", on("puppetserver")},
 		{"puppet7", "the fleet's tests on Puppet 7", on("puppet7")},
-		{"release", "this release and the last one together", on("release")},
+		{"release", "this release and the last one together; the packages", append(on("release"), stage{name: "packages", run: goTests(
+			goTest{args: []string{"-tags", "packages", "-count", "1", "-timeout", "50m", "-run", "^(TestPackages|TestOrderOfVersions)$", "./internal/packages"}},
+		)})},
 		{"bench", "every figure of the benchmarks", []stage{
 			{name: "build", run: commands([]string{"make", "build"})},
 			{name: "bench", after: []string{"build"}, run: counted(benchRE, []string{"go", "run", "./internal/bench"})},
@@ -127,7 +129,7 @@ func lint(ctx context.Context, s *sink) error {
 	say := func(line string) { s.report.say("lint: %s", line) }
 	for _, args := range [][]string{
 		append(golangci[:len(golangci):len(golangci)], "./..."),
-		append(golangci[:len(golangci):len(golangci)], "--build-tags", "e2e,killpoints", "./..."),
+		append(golangci[:len(golangci):len(golangci)], "--build-tags", "e2e,killpoints,packages", "./..."),
 		{"go", "mod", "tidy", "-diff"},
 	} {
 		if err := s.command(ctx, nil, say, args...); err != nil {
