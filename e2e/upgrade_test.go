@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/release"
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
@@ -25,11 +26,40 @@ const (
 // continue, and the new agent must follow it and report its outcome.
 func TestUpgrade(t *testing.T) {
 	debs := t.TempDir()
+	buildDeb(t, oldVersion, debs)
+	upgrade(t, debs, oldVersion)
+}
+
+// TestUpgradeFromRelease is like TestUpgrade, but begins with the package of the last release, as this
+// release has built its package.
+func TestUpgradeFromRelease(t *testing.T) {
+	all, err := release.Read("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	debs := t.TempDir()
+	if err := all[0].BuildDeb(t.Context(), "..", t.TempDir(), debs); err != nil {
+		t.Fatal(err)
+	}
+	upgrade(t, debs, all[0].Version)
+}
+
+// buildDeb builds the Debian package of this tree with a version.
+func buildDeb(t *testing.T, version, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./internal/packages", "-version", version, "-only", "deb", "-out", dir)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("package of version %s: %v\n%s", version, err, out)
+	}
+}
+
+// The function `upgrade` installs the package of the old version on a node, and upgrades it in a run.
+func upgrade(t *testing.T, debs, oldVersion string) {
+	t.Helper()
+	buildDeb(t, newVersion, debs)
 	node := host(t, "node-03")
 	for _, v := range []string{oldVersion, newVersion} {
-		if out, err := exec.CommandContext(t.Context(), "../script/build-deb", v, debs).CombinedOutput(); err != nil {
-			t.Fatalf("build-deb %s: %v\n%s", v, err, out)
-		}
 		copyIn(t, node, debs, v)
 	}
 	t.Cleanup(func() {

@@ -2,7 +2,6 @@ package release
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,23 +12,51 @@ import (
 // BuildFrom writes the program to the file `out`, and the source of the release to the directory
 // `work`. The commit must be in the history of the clone.
 func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
+	source, err := r.source(ctx, root, work)
+	if err != nil {
+		return err
+	}
+	return Build(ctx, source, out, "internal/app.Version="+r.Version)
+}
+
+// BuildDeb builds the Debian package of the release for this machine, as the release itself builds the
+// package. BuildDeb writes the package to the directory `out`, and the source to the directory `work`.
+func (r Release) BuildDeb(ctx context.Context, root, work, out string) error {
+	source, err := r.source(ctx, root, work)
+	if err != nil {
+		return err
+	}
+	args := []string{"env", "SOURCE_DATE_EPOCH=1", "go", "run", "./internal/packages", "-version", r.Version, "-only", "deb", "-out", out}
+	const script = "script/build-deb" // builds the package of release 0.2.0
+	if _, err := os.Stat(filepath.Join(source, script)); err == nil {
+		args = []string{script, r.Version, out}
+	}
+	if said, err := command(ctx, source, args...); err != nil {
+		return fmt.Errorf("package of release %s: %w: %s", r.Version, err, said)
+	}
+	return nil
+}
+
+// The method `source` writes the source of the release to a directory below `work`, and returns this
+// directory.
+func (r Release) source(ctx context.Context, root, work string) (string, error) {
 	if said, err := command(ctx, root, "git", "cat-file", "-e", r.Commit+"^{commit}"); err != nil {
-		return fmt.Errorf("release %s is commit %s, which this clone does not have; fetch the history: git fetch --unshallow origin (%w: %s)", r.Version, r.Commit, err, said)
+		return "", fmt.Errorf("release %s is commit %s, which this clone does not have; fetch the history: git fetch --unshallow origin (%w: %s)", r.Version, r.Commit, err, said)
 	}
 	archive := filepath.Join(work, "source.tar")
 	source := filepath.Join(work, "source")
 	if err := os.MkdirAll(source, 0o755); err != nil {
-		return err
+		return "", err
 	}
 	for _, args := range [][]string{
 		{"git", "archive", "--output", archive, r.Commit},
 		{"tar", "-x", "-f", archive, "-C", source},
 	} {
 		if said, err := command(ctx, root, args...); err != nil {
-			return fmt.Errorf("source of release %s: %s: %w: %s", r.Version, args[0], err, said)
+			return "", fmt.Errorf("source of release %s: %s: %w: %s", r.Version, args[0], err, said)
 		}
 	}
-	return errors.Join(Build(ctx, source, out, "internal/app.Version="+r.Version), os.Remove(archive))
+	return source, os.Remove(archive)
 }
 
 // WithoutDebug is an argument `variables` for Build. Agents of release 0.2.0 do not report their capabilities. A
