@@ -1,10 +1,12 @@
 package puppet
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -42,7 +44,7 @@ type Order struct {
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`
-	// Sum is the digest of the whole order with an empty Sum. Without the digest, a wrong byte on the disk could
+	// Sum stays the last field (see verify). Sum is the digest of the whole order with an empty Sum. Without the digest, a wrong byte on the disk could
 	// change the run's identity between its start and its judgement.
 	Sum tutti.Digest `json:"sum,omitempty"`
 }
@@ -82,19 +84,20 @@ func ReadOrder(dir string) (Order, error) {
 		return o, err
 	}
 	if err = json.Unmarshal(raw, &o); err == nil {
-		err = o.verify()
+		err = verify(raw, o.Sum)
 	}
 	return o, tutti.Wrap(tutti.CodeInternal, err, "%s is damaged", filepath.Join(dir, orderFile))
 }
 
-func (o Order) verify() error {
-	sum := o.Sum
-	o.Sum = ""
-	raw, err := json.Marshal(o)
-	if err == nil && tutti.DigestOf(raw) != sum {
-		err = errors.New("its checksum is wrong")
+// The function `verify` compares the bytes of an order with its sum, which is the last field. The function does not
+// encode the order again: after an upgrade the agent reads the orders of the previous release, whose encoding lacks
+// later fields.
+func verify(raw []byte, sum tutti.Digest) error {
+	body, ok := bytes.CutSuffix(raw, []byte(`,"sum":"`+string(sum)+`"}`))
+	if !ok || tutti.DigestOf(slices.Concat(body, []byte("}"))) != sum {
+		return errors.New("its checksum is wrong")
 	}
-	return err
+	return nil
 }
 
 // NoteCold writes into the trace of a starting run why the run is not a child of the warm parent.
