@@ -1,4 +1,4 @@
-// Package deploy has the systemd units. Debian packages install the units as files. The binary contains the units,
+// Package deploy has the systemd units. Packages (nfpm.yaml) install the units as files. The binary contains the units,
 // because `tutti join` and `tutti server init --unit` write them to the disk.
 package deploy
 
