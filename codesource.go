@@ -70,3 +70,20 @@ func (b *CodeRetired) ID() string { return b.Environment }
 
 // Retires reports whether the event retires a code.
 func (b *CodeRetired) Retires(code Digest) bool { return b.Gone || slices.Contains(b.Codes, code) }
+
+// CodeProblem is a problem that a check of code has found before a push.
+type CodeProblem struct {
+	Level   ProblemLevel `json:"level"`
+	File    string       `json:"file"`           // from the top of the code
+	Line    int          `json:"line,omitempty"` // 0: not known
+	Message string       `json:"message"`
+}
+
+// ProblemLevel says how bad a problem is.
+type ProblemLevel string
+
+// The levels.
+const (
+	ProblemError   ProblemLevel = "error"
+	ProblemWarning ProblemLevel = "warning" // it may be meant, for example a class of a module that is optional
+)

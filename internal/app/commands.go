@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -34,6 +35,7 @@ func Commands() cli.Deps {
 		CodeDigest: operator.CodeDigest,
 		Rollback:   rollback,
 		Deploy:     buildCode,
+		CheckCode:  checkCode,
 		InitServer: initServer,
 		RunServer:  runServer,
 		RunAgent:   runAgent,
@@ -104,6 +106,14 @@ func signs(ctx context.Context, s cli.Server, c cli.Connection, environment stri
 		signer.Again = again
 		return signer.Code(environment, manifest)
 	}
+}
+
+func checkCode(ctx context.Context, dir string, modules []string) ([]tutti.CodeProblem, error) {
+	install, err := puppet.Find("/")
+	if err != nil {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s; or run the check on a machine with Puppet", strings.Replace(err.Error(), "this node", "this machine", 1))
+	}
+	return install.Check(ctx, dir, modules...)
 }
 
 // The function `buildCode` puts the code of an environment together from a control repository.

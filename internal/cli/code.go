@@ -19,7 +19,7 @@ import (
 func newCodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "code", Short: "Push Puppet code and the fleet file, and go back to earlier code"}
 	group(cmd, "Change the code of nodes", newCodePushCommand(o), newCodeDeployCommand(o), newCodeReleaseCommand(o), newCodeRollbackCommand(o), newCodeGCCommand(o))
-	group(cmd, "Look at code", newCodeListCommand(o), newCodeShowCommand(o), newCodeDiffCommand(o))
+	group(cmd, "Look at code", newCodeListCommand(o), newCodeShowCommand(o), newCodeDiffCommand(o), newCodeCheckCommand(o))
 	return cmd
 }
 
@@ -276,9 +276,7 @@ func (o *options) readPush(in pushFlags, what pushWhat) (pushable, error) {
 // readCode reads the code of an environment. A relative path begins at the directory `from`.
 func (o *options) readCode(environment tutti.Environment, from string) (pushableCode, error) {
 	out := pushableCode{Environment: environment}
-	if !filepath.IsAbs(out.Path) {
-		out.Path = filepath.Join(from, out.Path)
-	}
+	out.Path = inDir(out.Path, from)
 	var err error
 	out.digest, err = o.deps.CodeDigest(out.Path, out.Name)
 	return out, err

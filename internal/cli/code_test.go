@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,38 @@ func (s *pushServer) PushEffect(context.Context, api.PushQuery) (api.PushEffect,
 func (s *pushServer) SetFleet(context.Context, api.FleetSource) (tutti.Fleet, error) {
 	s.set = true
 	return tutti.Fleet{}, nil
+}
+
+// TestCodeCheck checks what people see of the problems in code, and the exit code.
+func TestCodeCheck(t *testing.T) {
+	problems := []tutti.CodeProblem{
+		{Level: tutti.ProblemError, File: "manifests/site.pp", Line: 3, Message: "Syntax error"},
+		{Level: tutti.ProblemWarning, File: "modules/a/metadata.json", Message: "another\nversion"},
+	}
+	for _, tc := range []struct {
+		problems []tutti.CodeProblem
+		out, err string
+	}{
+		{problems, "code/manifests/site.pp:3: error: Syntax error\ncode/modules/a/metadata.json: warning: another\\nversion\n", "1 error in the code"},
+		{problems[1:], "code/modules/a/metadata.json: warning: another\\nversion\nNo errors, 1 warning.\n", ""},
+	} {
+		root := cli.NewRoot(cli.Deps{CheckCode: func(_ context.Context, dir string, modules []string) ([]tutti.CodeProblem, error) {
+			if dir != "code" || len(modules) != 1 {
+				t.Errorf("checks %s with %v", dir, modules)
+			}
+			return slices.Clone(tc.problems), nil
+		}})
+		root.SetArgs([]string{"code", "check", "--path", "code", "--modules", "/usr/share/puppet/modules"})
+		var out bytes.Buffer
+		root.SetOut(&out)
+		said := ""
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			said = err.Error()
+		}
+		if diff := cmp.Diff(tc.out, out.String()) + cmp.Diff(tc.err, said); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	}
 }
 
 // TestWidePushesWantAYes checks that a push asks if more nodes than ask_above

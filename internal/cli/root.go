@@ -37,6 +37,8 @@ type Deps struct {
 	Connect func(c Connection) (Server, error)
 	// Push signs the environment in dir with the operator's key, and sends it to the server.
 	Push func(ctx context.Context, s Server, c Connection, in PushCode) (tutti.CodePushed, error)
+	// CheckCode checks the code in a directory with the Puppet of this machine.
+	CheckCode func(ctx context.Context, dir string, modules []string) ([]tutti.CodeProblem, error)
 	// Deploy puts the code of an environment together from a control repository.
 	Deploy func(ctx context.Context, in DeployCode) (Deployable, error)
 	// Rollback signs an earlier code again and pushes it.
