@@ -4,12 +4,15 @@ package e2e_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/lab"
 	"github.com/tutti-project/tutti/internal/stage"
 )
@@ -55,6 +58,53 @@ func TestLeave(t *testing.T) {
 		t.Errorf("files -after the first time +after the second\n%s", diff)
 	}
 	joinAgain(t.Context(), t, h)
+}
+
+// TestNothingIsLeft installs the package, lets the machine join an observed fleet, and leaves. After the purge of the package
+// all files must be as they were, with the same content, mode, owner and time. Only logs, and the state of dpkg and systemd,
+// may differ.
+func TestNothingIsLeft(t *testing.T) {
+	debs := t.TempDir()
+	buildDeb(t, newVersion, debs)
+	h := host(t, leaver)
+	copyIn(t, h, debs, newVersion)
+	leave(t, h)
+	sh(t, h, "mv "+hostTutti+" /root/kept; rm -rf /var/lib/tutti /etc/tutti")
+	defer func() {
+		sh(t, h, "dpkg --purge tutti 2>/dev/null; rm -f /root/tutti_*.deb; mv /root/kept "+hostTutti)
+		joinAgain(t.Context(), t, h)
+		push(t, oneNode, "notify { 'nothing': }\n") // the other tests need a fleet that runs Puppet
+	}()
+	files := func() string {
+		t.Helper()
+		return sh(t, h, `find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /dev -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/lib/systemd -o -path /var/lib/dpkg \) -prune \
+			-o \( -type d -printf '%p %m %u %g\n' \) -o \( -not -type d -printf '%p %m %u %g %s %T@ %l\n' \) | sort; find /etc /root /opt /usr/local /var/lib -xdev -path /var/lib/systemd -prune -o -path /var/lib/dpkg -prune -o -type f -exec sha256sum {} + | sort
+			systemctl list-unit-files --no-legend | awk '{print $1, $2}'; getent passwd; getent group; crontab -l 2>&1 || true`)
+	}
+	push(t, observedNodes, "notify { 'never': }\n")
+	before := files()
+	sh(t, h, "dpkg -i /root/tutti_"+newVersion+".deb")
+	token, err := fleet.Client.CreateToken(t.Context(), api.CreateToken{Name: leaver, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stage.Output(t.Context(), h, []byte(token.Text), "/usr/bin/tutti", "join"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server to have judged the node", func() bool {
+		nodes, err := fleet.Client.ListNodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(nodes, func(n api.NodeView) bool { return n.Node == leaver && n.Observed && n.Connected && n.Stands != "" })
+	})
+	if files() == before {
+		t.Error("the comparison does not see an installed agent")
+	}
+	sh(t, h, "/usr/bin/tutti leave --yes && dpkg --purge tutti")
+	if after := files(); after != before {
+		t.Errorf("something is left, or was changed:\n%s", changedLines(before, after))
+	}
 }
 
 const hostTutti = "/usr/local/bin/tutti"
