@@ -19,7 +19,7 @@ const (
 	maxTrustedText   = 4 << 10 // bytes of a condition
 	maxTrustedNested = 50      // CEL needs a second to check lists in 250 levels
 	// maxTrustedCost limits the work for one node, in the units of CEL. A unit is about one operation.
-	maxTrustedCost = 10_000
+	maxTrustedCost = 2_000
 )
 
 // trusted is a condition over what the Puppet certificate of a node says (ADR 0032). The CA has signed the certificate,

@@ -67,7 +67,7 @@ grants:
 		`{trusted: 'trusted["1.3.6.1.4.1.34380.1.1.4"] == "x"'}`:                       `can be a secret`,
 		`{trusted: 'certname.matches("[")'}`:                                           "invalid matches argument",
 		"{trusted: '" + strings.Repeat("[", 60) + strings.Repeat("]", 60) + " == []'}": "the condition: expression recursion limit",
-		`{trusted: 'trusted.exists(k, trusted.exists(j, trusted[k] == trusted[j]))'}`:  "can cost 463234 operations for each node, at most 10000",
+		`{trusted: 'trusted.exists(k, trusted.exists(j, trusted[k] == trusted[j]))'}`:  "can cost 463234 operations for each node, at most 2000",
 		`{}`:                              "or write `trusted: CONDITION`",
 		`{trusted: trusted.pp_role}`:      "the condition is a string, and must be true or false",
 		`{trusted: 'true', nodes: [a]}`:   "exactly one of `nodes`, `joined` and `trusted`",

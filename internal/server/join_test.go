@@ -324,6 +324,8 @@ join: [{certname: "*"}]
 	if order := n.MustClaim(); order.Job != job {
 		t.Errorf("the order is %+v, want one of job %s", order, job)
 	}
+	_, err = f.CreateToken(servertest.Operator(), api.CreateToken{Name: "new-01", Groups: []tutti.GroupName{"shop"}})
+	wantCode(t, err, tutti.CodeInvalid, "group shop: the certificate of a node decides")
 	renewed := web
 	renewed.Serial, renewed.Extensions = "0x0002", map[string]string{"pp_role": "db"}
 	f.mustJoin(renewed, "one")

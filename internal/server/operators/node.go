@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,6 +105,11 @@ func (s *Keys) CreateToken(ctx context.Context, in api.CreateToken) (api.Created
 	err = s.lasting(ctx, "make a token for "+in.Name, func(tx *tx) error {
 		if err := tx.NoGroup(in.Name); err != nil {
 			return err
+		}
+		for _, g := range tx.Fleet().Groups { // a group that the fleet file lacks may come later
+			if slices.Contains(in.Groups, g.Name) && g.Trusted != "" {
+				return tutti.Errorf(tutti.CodeInvalid, "group %s: the certificate of a node decides whether it is in it; a token can name groups with `joined: true`", g.Name)
+			}
 		}
 		out.Expires = tx.Now.Add(in.TTL).UTC()
 		tx.Emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires, Uses: usesOf(in)})
