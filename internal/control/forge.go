@@ -92,7 +92,7 @@ func askForge(ctx context.Context, forge, at string, into any) error {
 func get(ctx context.Context, forge, at string, most int64) ([]byte, error) {
 	base, err := url.Parse(forge)
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "%q is not the address of a forge", forge)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%q is not the address of a forge", withoutPassword(forge))
 	}
 	target, err := base.Parse(at)
 	if err == nil && strings.HasPrefix(at, "/") { // a forge may be below a path

@@ -10,8 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -62,9 +65,7 @@ func (c Cache) clone(ctx context.Context, url string) (repository, error) {
 func run(ctx context.Context, dir string, in io.Reader, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitDeadline, tutti.Errorf(tutti.CodeDeadline, "git %s: no end within %s", args[0], gitDeadline))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"}, args...)...)
-	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, in, time.Second
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file")
+	cmd := command(ctx, dir, in, args...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	switch err := cmd.Run(); {
@@ -74,8 +75,24 @@ func run(ctx context.Context, dir string, in io.Reader, args ...string) ([]byte,
 		return nil, context.Cause(ctx)
 	default:
 		text, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
-		return nil, tutti.Errorf(tutti.CodeInvalid, "git %s: %s", args[0], tutti.Plain(cmp.Or(text, err.Error()), 300))
+		return nil, tutti.Errorf(tutti.CodeInvalid, "git %s: %s", args[0], tutti.Plain(cmp.Or(withUser.ReplaceAllString(text, "$1"), err.Error()), 300))
 	}
+}
+
+// withUser matches the beginning of an address up to its user, which may be a token.
+var withUser = regexp.MustCompile(`(https?://)[^/\s']*@`)
+
+// ofOtherRepository has the variables with which a caller of tutti, for example a hook of git, may say which repository git
+// means.
+var ofOtherRepository = regexp.MustCompile(`^GIT_(?:DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|QUARANTINE_PATH|NAMESPACE|PREFIX|SHALLOW_FILE|GRAFT_FILE|IMPLICIT_WORK_TREE)=`)
+
+// The function `command` returns a call of git. It ends with SIGTERM, so that git removes its locks.
+func command(ctx context.Context, dir string, in io.Reader, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"}, args...)...)
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, in, time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofOtherRepository.MatchString), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file")
+	return cmd
 }
 
 // The method `has` returns the commit that a name in the repository means, or an empty text.
@@ -251,12 +268,11 @@ const maxFile = 64 << 20
 func (r repository) blobs(ctx context.Context, want map[string][]string, do func(names []string, content []byte) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitDeadline, tutti.Errorf(tutti.CodeDeadline, "git cat-file: no end within %s", gitDeadline))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", "cat-file", "--batch")
 	var ask strings.Builder
 	for blob := range want {
 		ask.WriteString(blob + "\n")
 	}
-	cmd.Dir, cmd.Stdin, cmd.WaitDelay = r.dir, strings.NewReader(ask.String()), time.Second
+	cmd := command(ctx, r.dir, strings.NewReader(ask.String()), "cat-file", "--batch")
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

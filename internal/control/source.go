@@ -68,6 +68,10 @@ func withoutPassword(repository string) string {
 	if u, err := url.Parse(repository); err == nil && u.User != nil {
 		u.User = nil
 		return u.String()
+	} else if err != nil { // git takes addresses that are no URL, for example with a % or # in the password
+		if scheme, rest, is := strings.Cut(repository, "://"); is {
+			return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
+		}
 	}
 	return repository
 }
