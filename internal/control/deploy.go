@@ -134,8 +134,11 @@ func Build(ctx context.Context, in Request) (*Code, error) {
 func (in Request) base(ctx context.Context, out *Code) (part, string, error) {
 	r, ref := repository{cache: in.Cache}, in.Ref
 	if in.Repository != "" {
-		var err error
-		if r, err = in.Cache.clone(ctx, in.Repository); err != nil {
+		address, err := addressOf(in.Repository)
+		if err != nil {
+			return part{}, "", err
+		}
+		if r, err = in.Cache.clone(ctx, address); err != nil {
 			return part{}, "", err
 		}
 	} else {
@@ -148,21 +151,26 @@ func (in Request) base(ctx context.Context, out *Code) (part, string, error) {
 	if strings.HasPrefix(ref, "-") || strings.ContainsAny(ref, " ~^:?*[\\\x00") {
 		return part{}, "", tutti.Errorf(tutti.CodeInvalid, "%q is not a branch, tag or commit", ref)
 	}
-	id, err := r.resolve(ctx, ref, kindAny, "")
+	id, name, err := r.resolve(ctx, ref, kindAny, "")
 	if err != nil {
 		return part{}, "", err
 	}
 	if ref == "" {
-		ref = r.head(ctx)
+		if head := r.head(ctx); head != "" {
+			name = "refs/heads/" + head
+		}
+	}
+	if r.url != "" && r.has(ctx, id) == "" { // only the list of its files is known, from another address
+		if _, err := r.fetched(ctx, id); err != nil {
+			return part{}, "", err
+		}
 	}
 	out.Source = r.sourceOf(ctx, id)
-	if !commitRE.MatchString(ref) || !strings.HasPrefix(id, ref) {
-		out.Source.Ref = ref
-	}
-	branch := out.Source.Ref
-	if branch != "" && r.has(ctx, "refs/heads/"+branch) == "" {
+	branch, isBranch := strings.CutPrefix(name, "refs/heads/")
+	if out.Source.Ref = strings.TrimPrefix(branch, "refs/tags/"); !isBranch {
 		branch = ""
 	}
+	out.Source = out.Source.Clean()
 	if in.Repository == "" && in.Ref == "" {
 		changes, err := run(ctx, r.dir, nil, "status", "--porcelain", "--untracked-files=normal")
 		switch {
@@ -180,6 +188,15 @@ func (in Request) base(ctx context.Context, out *Code) (part, string, error) {
 	of := commit{r, id}
 	list, err := of.files(ctx)
 	return part{source: of, files: list, tree: id}, branch, err
+}
+
+// addressOf returns the address of a repository. A relative path begins at the present directory, not at that of the clone.
+func addressOf(repository string) (string, error) {
+	first, _, _ := strings.Cut(repository, "/")
+	if strings.Contains(first, ":") || strings.HasPrefix(first, "-") {
+		return repository, nil // a URL, or the address of ssh
+	}
+	return filepath.Abs(repository)
 }
 
 var notWord = regexp.MustCompile(`[^a-z0-9_]`)
@@ -262,7 +279,7 @@ func (c Cache) module(ctx context.Context, forge string, m Module) (part, Locked
 		if err != nil {
 			return out, locked, err
 		}
-		id, err := r.resolve(ctx, m.Ref, m.Kind, m.Default)
+		id, _, err := r.resolve(ctx, m.Ref, m.Kind, m.Default)
 		if err != nil {
 			return out, locked, err
 		}

@@ -104,37 +104,42 @@ func (r repository) has(ctx context.Context, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The method `resolve` returns the commit of a reference. It asks the remote if the reference may have moved, and fetches
-// if the commit is not in the clone.
-func (r repository) resolve(ctx context.Context, ref string, kind refKind, otherwise string) (string, error) {
+// The method `resolve` returns the commit of a reference, and the whole name of the branch or tag that it means. The name
+// is empty if the reference is a commit or the remote's HEAD. The method asks the remote if the reference may have moved,
+// and fetches if the commit is not in the clone.
+func (r repository) resolve(ctx context.Context, ref string, kind refKind, otherwise string) (commit, name string, err error) {
 	if r.url == "" {
 		return r.own(ctx, ref)
 	}
 	switch {
 	case kind == kindCommit || kind == kindAny && len(ref) == 40 && commitRE.MatchString(ref):
 		if commit := r.has(ctx, ref); commit != "" {
-			return commit, nil
+			return commit, "", nil
 		}
-		return r.fetched(ctx, ref)
+		commit, err = r.fetched(ctx, ref)
+		return commit, "", err
 	case kind == kindTag:
-		return r.tag(ctx, ref)
+		commit, err = r.tag(ctx, ref)
+		return commit, "refs/tags/" + ref, err
 	}
-	commit, err := r.ask(ctx, ref, kind)
+	commit, name, err = r.ask(ctx, ref, kind)
 	if err == nil && commit == "" && otherwise != "" {
-		commit, err = r.ask(ctx, otherwise, kindBranch)
+		commit, name, err = r.ask(ctx, otherwise, kindBranch)
 		ref = otherwise
 	}
 	switch {
 	case err != nil:
-		return "", err
+		return "", "", err
 	case commit == "" && kind == kindAny && commitRE.MatchString(ref):
-		return r.fetched(ctx, ref)
+		commit, err = r.fetched(ctx, ref)
+		return commit, "", err
 	case commit == "":
-		return "", tutti.Errorf(tutti.CodeInvalid, "%s has no %s %q", withoutPassword(r.url), kind, ref)
+		return "", "", tutti.Errorf(tutti.CodeInvalid, "%s has no %s %q", withoutPassword(r.url), kind, ref)
 	case exists(r.cache.treeFile(commit)) || r.has(ctx, commit) != "":
-		return commit, nil
+		return commit, name, nil
 	}
-	return r.fetched(ctx, commit)
+	commit, err = r.fetched(ctx, commit)
+	return commit, name, err
 }
 
 // The method `tag` returns the commit of a tag. Once the commit is known, neither the remote nor git is asked again: a tag
@@ -154,23 +159,31 @@ func (r repository) tag(ctx context.Context, name string) (string, error) {
 	return commit, r.cache.write(file, []byte(commit))
 }
 
-// The method `own` returns the commit of a reference of a working copy. An empty reference means what is checked out.
-func (r repository) own(ctx context.Context, ref string) (string, error) {
+// The method `own` returns the commit and the whole name of a reference of a working copy. An empty reference means what is
+// checked out. A branch that only origin has counts as a branch.
+func (r repository) own(ctx context.Context, ref string) (commit, name string, err error) {
 	names := []string{"HEAD"}
-	if ref != "" {
+	if ref != "" && ref != "HEAD" {
 		names = []string{"refs/heads/" + ref, "refs/tags/" + ref, "refs/remotes/origin/" + ref, ref}
 	}
 	for _, name := range names {
-		if commit := r.has(ctx, name); commit != "" {
-			return commit, nil
+		commit := r.has(ctx, name)
+		switch {
+		case commit == "":
+			continue
+		case name == "refs/remotes/origin/"+ref:
+			name = "refs/heads/" + ref
+		case name == ref || name == "HEAD":
+			name = ""
 		}
+		return commit, name, nil
 	}
-	return "", tutti.Errorf(tutti.CodeInvalid, "%s has no branch, tag or commit %q", r.dir, cmp.Or(ref, "HEAD"))
+	return "", "", tutti.Errorf(tutti.CodeInvalid, "%s has no branch, tag or commit %q", r.dir, cmp.Or(ref, "HEAD"))
 }
 
-// The method `ask` asks the remote for the commit of a branch or a tag. The commit is empty if the remote has none. An
-// empty reference means the remote's HEAD.
-func (r repository) ask(ctx context.Context, ref string, kind refKind) (string, error) {
+// The method `ask` asks the remote for the commit and the whole name of a branch or a tag. The commit is empty if the remote
+// has none. An empty reference means the remote's HEAD, which has no name here.
+func (r repository) ask(ctx context.Context, ref string, kind refKind) (commit, name string, err error) {
 	names := []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
 	switch {
 	case ref == "":
@@ -180,7 +193,7 @@ func (r repository) ask(ctx context.Context, ref string, kind refKind) (string, 
 	}
 	out, err := run(ctx, r.dir, nil, append([]string{"ls-remote", "--", r.url}, names...)...)
 	if err != nil {
-		return "", tutti.Wrap("", err, "%s", withoutPassword(r.url))
+		return "", "", tutti.Wrap("", err, "%s", withoutPassword(r.url))
 	}
 	found := map[string]string{}
 	for line := range strings.Lines(string(out)) {
@@ -190,10 +203,10 @@ func (r repository) ask(ctx context.Context, ref string, kind refKind) (string, 
 	}
 	for _, name := range names {
 		if found[name] != "" {
-			return found[name], nil
+			return found[name], strings.TrimSuffix(strings.TrimPrefix(name, "HEAD"), "^{}"), nil
 		}
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // The method `fetched` fetches all branches and tags, and returns the commit that a name means then.
