@@ -73,11 +73,16 @@ func (c Cache) release(ctx context.Context, forge, module, version string) (rele
 	if !sha256RE.MatchString(out.SHA256) || out.URI == "" || !versionRE.MatchString(out.Version) || version != "" && out.Version != version {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%s: version %q, file %q, SHA-256 %q: the forge does not say what is needed", slug, out.Version, out.URI, out.SHA256)
 	}
+	file = filepath.Join(c.Dir, "forge", short(forge), slug+"-"+out.Version+".json")
+	var known release
+	if raw, err := os.ReadFile(file); err == nil && json.Unmarshal(raw, &known) == nil && sha256RE.MatchString(known.SHA256) && known.SHA256 != out.SHA256 {
+		return out, tutti.Errorf(tutti.CodeRefused, "%s %s had the SHA-256 %s, and the forge now says %s: a release must not change; if it is right, remove %s", slug, out.Version, known.SHA256, out.SHA256, file)
+	}
 	raw, err := json.Marshal(out)
 	if err != nil {
 		return out, err
 	}
-	return out, c.write(filepath.Join(c.Dir, "forge", short(forge), slug+"-"+out.Version+".json"), raw)
+	return out, c.write(file, raw)
 }
 
 func askForge(ctx context.Context, forge, at string, into any) error {
@@ -107,7 +112,16 @@ func get(ctx context.Context, forge, at string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := http.Client{CheckRedirect: func(to *http.Request, via []*http.Request) error {
+		if base.Scheme == "https" && to.URL.Scheme != "https" {
+			return tutti.Errorf(tutti.CodeRefused, "it redirects to %s, without TLS", to.URL.Host)
+		}
+		if len(via) >= 10 {
+			return tutti.Errorf(tutti.CodeInvalid, "it redirects more than 10 times")
+		}
+		return nil
+	}}
+	resp, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -119,6 +133,9 @@ func get(ctx context.Context, forge, at string, most int64) ([]byte, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "the forge answers %s: %s", target.Redacted(), resp.Status)
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err == nil && int64(len(raw)) > most {
 		err = tutti.Errorf(tutti.CodeInvalid, "%s: more than %d bytes", target.Redacted(), most)
 	}

@@ -139,11 +139,13 @@ func module(c call, dir, branch string) (Module, error) {
 			m.Default = cmp.Or(c.options["default_branch_override"], value)
 		case key == "local":
 			m.Local = value == "true"
-		case key == "type", key == "version":
-			if key == "version" {
-				m.Version = value
+		case key == "source" && c.options["type"] == "git":
+			if m.Git = value; c.options["git"] != "" {
+				return m, fmt.Errorf("mod %q: give one of :git and :source", m.Name)
 			}
-		case key == "install_path", key == "exclude_spec":
+		case key == "version":
+			m.Version = value
+		case key == "type", key == "install_path", key == "exclude_spec", key == "source" && c.options["type"] == "forge": // r10k ignores the source of a forge's module, too
 		default:
 			return m, fmt.Errorf("mod %q: the option :%s is not understood", m.Name, key)
 		}
@@ -155,8 +157,11 @@ func module(c call, dir, branch string) (Module, error) {
 	default:
 		return m, fmt.Errorf("mod %q: modules of type %s are not supported", m.Name, t)
 	}
-	if len(c.words) == 2 && c.words[1] != ":latest" && c.words[1] != "latest" {
+	if len(c.words) == 2 {
 		m.Version = c.words[1]
+	}
+	if m.Version == ":latest" || m.Version == "latest" {
+		m.Version = ""
 	}
 	if m.Git != "" && m.Ref == "" {
 		m.Ref, m.Kind = cmp.Or(m.Version, m.Default), kindAny

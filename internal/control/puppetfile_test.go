@@ -30,7 +30,8 @@ mod 'profile', { :git => 'https://git.example.net/profile.git', :ref => 'main', 
 
 func TestPuppetfile(t *testing.T) {
 	source := strings.Replace(whole, ":install_path => 'site' } unless false", ":install_path => 'site'", 1)
-	source = strings.Replace(source, "mod 'profile', {", "mod 'profile',", 1) + "mod 'ours', :git => 'u', :branch => :control_branch\nmod 'local', :local => true\nmod 'head', :git => 'u'; mod 'typed', type: 'git', git: 'u', ref: 'x'\n"
+	source = strings.Replace(source, "mod 'profile', {", "mod 'profile',", 1) + "mod 'ours', :git => 'u', :branch => :control_branch\nmod 'local', :local => true\nmod 'head', :git => 'u'; mod 'typed', type: 'git', git: 'u', ref: 'x'\n" +
+		"mod 'o-std', type: 'git', source: 'u', version: '2098a17'\nmod 'o/newest', type: 'forge', source: 'x', version: :latest\n"
 	got, err := control.ParsePuppetfile("Puppetfile", []byte(source), "feature")
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +48,8 @@ func TestPuppetfile(t *testing.T) {
 		{Name: "local", Dir: "thirdparty/local", Line: 17, Local: true},
 		{Name: "head", Dir: "thirdparty/head", Line: 18, Git: "u", Kind: "ref"},
 		{Name: "typed", Dir: "thirdparty/typed", Line: 18, Git: "u", Ref: "x", Kind: "ref"},
+		{Name: "o-std", Dir: "thirdparty/std", Line: 19, Git: "u", Ref: "2098a17", Kind: "ref"},
+		{Name: "o/newest", Dir: "thirdparty/newest", Line: 20},
 	}
 	if diff := cmp.Diff(want, got.Modules); diff != "" || got.Forge != "https://forge.example.net" {
 		t.Errorf("forge %q, modules: -want +got\n%s", got.Forge, diff)
@@ -82,6 +85,8 @@ func TestPuppetfileRefuses(t *testing.T) {
 		"forge 'x', 'y'\n":                                      `"forge" is not understood`,
 		"mod 'b', {:git => 'u'}\n":                              `"{" is not a constant`,
 		"mod 'b', git: 'u', 'x'\n":                              "after the options",
+		"mod 'b', source: 'u', ref: 'x'\n":                      "the option :source is not understood",
+		"mod 'b', type: 'git', git: 'u', source: 'v'\n":         "give one of :git and :source",
 		"mod 'b', type: 'svn'\n":                                "modules of type svn are not supported",
 		"# only\n" + strings.Repeat("mod 'a/m0'\n", 2) + "\x00": "P:4",
 	} {
