@@ -66,6 +66,9 @@ type CodeVersion struct {
 // MinDigest is how many hexadecimal digits a CodeQuery needs to name code.
 const MinDigest = 6
 
+// MaxCodeRead is the largest file of code that an operator can read, in bytes.
+const MaxCodeRead = 8 << 20
+
 // CodeChange says how a file differs from the same file in the code before.
 type CodeChange struct {
 	Path   string       `json:"path"`

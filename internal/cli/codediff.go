@@ -142,6 +142,12 @@ func (d codeDiff) stat(w io.Writer) error {
 func (d codeDiff) print(ctx context.Context, server api.Codes, w io.Writer) error {
 	d.head(w)
 	for _, c := range d.changes {
+		path := tutti.Plain(tutti.InLine(c.Path), maxLine)
+		was, is := d.a.files[c.Path], d.b.files[c.Path]
+		if max(was.Size, is.Size) > api.MaxCodeRead {
+			printLine(w, "\n%s %s: large, %d → %d bytes\n", c.Change, path, was.Size, is.Size)
+			continue
+		}
 		before, err := d.a.text(ctx, server, c.Path)
 		if err != nil {
 			return err
@@ -152,14 +158,18 @@ func (d codeDiff) print(ctx context.Context, server api.Codes, w io.Writer) erro
 		}
 		fmt.Fprintln(w)
 		if !isText(before) || !isText(after) {
-			printLine(w, "%s %s: binary, %d → %d bytes\n", c.Change, tutti.Plain(c.Path, maxLine), len(before), len(after))
+			printLine(w, "%s %s: binary, %d → %d bytes\n", c.Change, path, len(before), len(after))
 			continue
 		}
-		if bytes.Equal(before, after) {
-			printLine(w, "%s %s: executable %t → %t\n", c.Change, tutti.Plain(c.Path, maxLine), d.a.files[c.Path].Exec, d.b.files[c.Path].Exec)
+		switch same := bytes.Equal(before, after); {
+		case same && c.Change == api.FileChanged:
+			printLine(w, "%s %s: executable %t → %t\n", c.Change, path, was.Exec, is.Exec)
+			continue
+		case same:
+			printLine(w, "%s %s: empty\n", c.Change, path)
 			continue
 		}
-		for _, line := range strings.Split(strings.TrimSuffix(string(diff.Diff("a/"+c.Path, before, "b/"+c.Path, after)), "\n"), "\n") {
+		for _, line := range strings.Split(strings.TrimSuffix(string(diff.Diff("a/"+path, before, "b/"+path, after)), "\n"), "\n") {
 			fmt.Fprintln(w, tutti.Visible(line))
 		}
 	}

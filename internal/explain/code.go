@@ -13,9 +13,6 @@ import (
 	"github.com/tutti-project/tutti/api"
 )
 
-// maxCodeRead is the largest file of code that an operator can read, in bytes.
-const maxCodeRead = 8 << 20
-
 // The type `pushes` contains the pushes of an environment: the push in the fold, and the pushes that the log still
 // has. The latest push is last.
 type pushes struct {
@@ -84,8 +81,8 @@ func (rd *Reader) ReadCode(ctx context.Context, in api.CodeQuery) (api.CodeRead,
 	if file.Link != "" {
 		return out, nil
 	}
-	if file.Size > maxCodeRead {
-		return out, tutti.Errorf(tutti.CodeInvalid, "%s has %d bytes: files with more than %d are not shown", out.Path, file.Size, maxCodeRead)
+	if file.Size > api.MaxCodeRead {
+		return out, tutti.Errorf(tutti.CodeInvalid, "%s has %d bytes: files with more than %d are not shown", out.Path, file.Size, api.MaxCodeRead)
 	}
 	out.Content, err = rd.blobs.Get(ctx, file.Digest)
 	return out, tutti.Wrap("", err, "%s", out.Path)

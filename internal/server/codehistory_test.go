@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,6 +103,12 @@ func TestRetireCode(t *testing.T) {
 	wantCode(t, err, tutti.CodeConflict, "environment production is used by the fleet file")
 	_, err = f.RetireCode(ctx, api.RetireCode{Environment: "canary"})
 	wantCode(t, err, tutti.CodeInvalid, "keep 0 codes")
+
+	// Another group lets the node run puppet apply in this environment.
+	setFleet(t, f.Fleet, strings.NewReplacer("fleet: shop\n", "fleet: shop\nmode: agent\n", "  web: {nodes", "  web: {mode: apply, nodes").Replace(branchFleet))
+	_, err = f.RetireCode(ctx, api.RetireCode{Environment: "canary", Remove: true})
+	wantCode(t, err, tutti.CodeConflict, "environment canary is used by group testers")
+	setFleet(t, f.Fleet, branchFleet)
 
 	f.PushSiteTo("merged", "notify { 'merged': }")
 	if out, err = f.RetireCode(ctx, api.RetireCode{Environment: "merged", Remove: true}); err != nil || !out.Gone {

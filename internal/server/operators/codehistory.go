@@ -53,17 +53,20 @@ func (tx *tx) usedBy(environment string) (why string) {
 	if f.Environment.Name == environment {
 		return "the fleet file, as the environment of all nodes whose groups name none"
 	}
-	for _, g := range f.Groups {
-		if g.Environment == environment && f.ProgramOf([]tutti.GroupName{g.Name}) == tutti.ProgramApply {
+	for _, g := range f.Groups { // another group of a node may say how the node runs
+		if g.Environment == environment {
 			return "group " + string(g.Name)
 		}
 	}
 	for _, p := range f.Plans {
 		for _, st := range p.Steps {
-			if st.Kind() == tutti.StepRun && st.Run.Environment == environment && st.Run.Program != tutti.ProgramAgent {
+			if st.Kind() == tutti.StepRun && st.Run.Environment == environment {
 				return fmt.Sprintf("step %s of plan %s", st.Name, p.Name)
 			}
 		}
+	}
+	if slices.ContainsFunc(f.Environments, func(e tutti.Environment) bool { return e.Name == environment }) {
+		return "the fleet file, in environments: `tutti code push` would send it again"
 	}
 	tx.Engine.Open(func(j *engine.Job) {
 		if j.Codes[environment] != "" && why == "" {
