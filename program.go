@@ -57,15 +57,20 @@ func (f Fleet) programOf(groups []GroupName) (Program, GroupName) {
 // node's first group, in the order of the file, that sets an environment. If no group sets an environment, a node with
 // ProgramAgent has none, and the node or the Puppet Server chooses it. Any other node has the fleet's environment.
 func (f Fleet) EnvironmentOf(groups []GroupName) string {
+	if named := f.EnvironmentNamed(groups); named != "" || f.ProgramOf(groups) == ProgramAgent {
+		return named
+	}
+	return f.Environment.Name
+}
+
+// EnvironmentNamed returns the environment that the groups of a node set. It is empty if no group sets one.
+func (f Fleet) EnvironmentNamed(groups []GroupName) string {
 	for _, g := range f.Groups {
 		if g.Environment != "" && slices.Contains(groups, g.Name) {
 			return g.Environment
 		}
 	}
-	if f.ProgramOf(groups) == ProgramAgent {
-		return ""
-	}
-	return f.Environment.Name
+	return ""
 }
 
 // Declared returns the environments whose code `tutti code push` sends, the fleet's environment first.

@@ -46,6 +46,8 @@ type Has struct {
 	// Environment is the node's present environment. If Environment is empty, the node or its Puppet Server chooses the
 	// environment.
 	Environment string
+	// Named is true if a group of the node sets the environment. Then the environment of a running job does not count.
+	Named bool
 	// Groups are the node's groups, sorted.
 	Groups []tutti.GroupName
 	// Volatile are the names of facts that the fleet file calls volatile.
@@ -255,7 +257,7 @@ func (d *decision) start(seat *seat) {
 		return // its turn has not come: other nodes may still change its answers
 	}
 	d.move(seat, compiling)
-	has := d.view.Has(seat.node)
+	has, _ := d.view.in(d.job, seat.node)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, engine.Usual{Program: has.Program, Environment: has.Environment})
 	order.Proof = seat.standing.Need == Proof && order.Mode == tutti.ModeApply && order.Program != tutti.ProgramAgent
 	wanted := &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts}

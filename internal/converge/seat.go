@@ -146,7 +146,7 @@ func (v View) in(j *engine.Job, n tutti.NodeName) (has Has, code tutti.Digest) {
 	has = v.Has(n)
 	switch {
 	case has.Program == tutti.ProgramAgent:
-	case has.Environment == v.Environment:
+	case !has.Named && has.Environment == v.Environment:
 		has.Environment, code = j.Env, j.Code
 	default:
 		has.Environment, code = j.CodeOf(has.Environment)

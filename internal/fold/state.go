@@ -131,11 +131,8 @@ func (s *State) UsualOf(name tutti.NodeName) engine.Usual {
 		return engine.Usual{Program: tutti.ProgramApply}
 	}
 	groups := s.Registry.Groups(n)
-	out := engine.Usual{Program: f.ProgramOf(groups), Environment: f.EnvironmentOf(groups)}
-	if out.Program != tutti.ProgramAgent && out.Environment == f.Environment.Name {
-		out.Environment = "" // a running job keeps the fleet's environment
-	}
-	return out
+	// if no group sets an environment, a running job keeps the fleet's environment
+	return engine.Usual{Program: f.ProgramOf(groups), Environment: f.EnvironmentNamed(groups)}
 }
 
 // JobWith returns the beginning of a job that keeps the given code of each environment. The other fields are empty.
@@ -182,6 +179,7 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	meant := func(targets []string) bool { return tutti.Targets(targets, name, groups) }
 	return converge.Has{
 		MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.EnvironmentOf(groups), Groups: groups,
+		Named:    f.EnvironmentNamed(groups) != "",
 		Volatile: f.VolatileFacts, Recorded: policy.Compiles(f),
 	}
 }

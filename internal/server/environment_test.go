@@ -200,3 +200,45 @@ func TestJobsKeepTheCodeOfAllEnvironments(t *testing.T) {
 		t.Errorf("the node gets %.40s, %v; want the code that the job began with", code.Manifest, err)
 	}
 }
+
+// TestTheFleetsEnvironmentChangesDuringAJob checks that a job keeps the fleet's environment for nodes whose groups name none,
+// and that a node whose group names an environment runs with that one.
+func TestTheFleetsEnvironmentChangesDuringAJob(t *testing.T) {
+	text := strings.Replace(branchFleet, "web: {nodes: [", "web: {nodes: [web-00, ", 1) + "  slow: {steps: [{run: web, limit: 1}]}\n  mend: {steps: [{converge: web}]}\n"
+	for _, plan := range []tutti.PlanName{"slow", "mend"} {
+		t.Run(string(plan), func(t *testing.T) {
+			f := branched(t, text)
+			web0 := f.Join("web-00")
+			f.Start("deploy", tutti.ModeApply)
+			for _, n := range []*servertest.Node{web0, f.web1, f.web2} { // it is known what they read, so they run one after the other
+				n.Pass()
+			}
+			f.production = f.PushSite("notify { 'next': }").Code
+			f.canary = f.PushSiteTo("canary", "notify { 'next': }").Code
+			var paused []tutti.NodeName
+			if plan == "mend" { // a converge step does not wait with a compile that may prove that nothing changes
+				paused = []tutti.NodeName{"web-01", "web-02"}
+			}
+			for _, n := range paused {
+				if _, err := f.Pause(servertest.Operator(), api.Pause{Target: string(n), Reason: "later"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.Start(plan, tutti.ModeApply)
+			o := web0.MustClaim()
+			setFleet(t, f.Fleet, strings.Replace(text, "environment: {name: production}", "environment: {name: canary}", 1))
+			for _, n := range paused {
+				if err := f.Unpause(servertest.Operator(), string(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			web0.Gate(wire.Gate{Run: o.Run})
+			web0.Finish(o.Run)
+			got := map[string]ran{"web-01": ofOrder(f.web1.Pass()), "web-02": ofOrder(f.web2.Pass())}
+			want := map[string]ran{"web-01": {"production", f.production}, "web-02": {"canary", f.canary}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
