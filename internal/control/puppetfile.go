@@ -119,10 +119,11 @@ func module(c call, dir, branch string) (Module, error) {
 		}
 	}
 	m.Dir = path.Join(dir, parts[1])
+	kind := strings.TrimPrefix(c.options["type"], ":") // a text or a symbol
 	kinds := map[string]refKind{"ref": kindAny, "branch": kindBranch, "tag": kindTag, "commit": kindCommit}
 	for _, key := range slices.Sorted(maps.Keys(c.options)) {
 		value := c.options[key]
-		kind, isRef := kinds[key]
+		ref, isRef := kinds[key]
 		switch {
 		case key == "git":
 			m.Git = value
@@ -134,28 +135,28 @@ func module(c call, dir, branch string) (Module, error) {
 			}
 			m.Ref, m.Kind = branch, kindBranch
 		case isRef:
-			m.Ref, m.Kind = value, kind
+			m.Ref, m.Kind = value, ref
 		case key == "default_branch" || key == "default_branch_override":
 			m.Default = cmp.Or(c.options["default_branch_override"], value)
 		case key == "local":
 			m.Local = value == "true"
-		case key == "source" && c.options["type"] == "git":
+		case key == "source" && kind == "git":
 			if m.Git = value; c.options["git"] != "" {
 				return m, fmt.Errorf("mod %q: give one of :git and :source", m.Name)
 			}
 		case key == "version":
 			m.Version = value
-		case key == "type", key == "install_path", key == "exclude_spec", key == "source" && c.options["type"] == "forge": // r10k ignores the source of a forge's module, too
+		case key == "type", key == "install_path", key == "exclude_spec", key == "source" && kind == "forge": // r10k ignores the source of a forge's module, too
 		default:
 			return m, fmt.Errorf("mod %q: the option :%s is not understood", m.Name, key)
 		}
 	}
-	switch t := c.options["type"]; t {
+	switch kind {
 	case "", "forge", "git":
 	case "local":
 		m.Local = true
 	default:
-		return m, fmt.Errorf("mod %q: modules of type %s are not supported", m.Name, t)
+		return m, fmt.Errorf("mod %q: modules of type %s are not supported", m.Name, kind)
 	}
 	if len(c.words) == 2 {
 		m.Version = c.words[1]

@@ -31,7 +31,7 @@ mod 'profile', { :git => 'https://git.example.net/profile.git', :ref => 'main', 
 func TestPuppetfile(t *testing.T) {
 	source := strings.Replace(whole, ":install_path => 'site' } unless false", ":install_path => 'site'", 1)
 	source = strings.Replace(source, "mod 'profile', {", "mod 'profile',", 1) + "mod 'ours', :git => 'u', :branch => :control_branch\nmod 'local', :local => true\nmod 'head', :git => 'u'; mod 'typed', type: 'git', git: 'u', ref: 'x'\n" +
-		"mod 'o-std', type: 'git', source: 'u', version: '2098a17'\nmod 'o/newest', type: 'forge', source: 'x', version: :latest\n"
+		"mod 'o-std', type: 'git', source: 'u', version: '2098a17'\nmod 'o/newest', type: :forge, source: 'x', version: :latest\n"
 	got, err := control.ParsePuppetfile("Puppetfile", []byte(source), "feature")
 	if err != nil {
 		t.Fatal(err)
