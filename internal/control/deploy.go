@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +24,9 @@ import (
 
 // LockFile is a file of deployed code. It lists the modules with their commits or versions.
 const LockFile = ".tutti-modules.json"
+
+// maxEnvironment is the largest number of characters in the name of an environment.
+const maxEnvironment = 63
 
 // fetches is how many modules are fetched at the same time.
 const fetches = 8
@@ -98,6 +103,9 @@ type part struct {
 
 // Build fetches what is needed, and puts the code of the environment together.
 func Build(ctx context.Context, in Request) (*Code, error) {
+	if _, err := exec.LookPath("git"); err != nil {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "the program git is not installed, and a deploy needs it")
+	}
 	out := &Code{cache: in.Cache}
 	base, branch, err := in.base(ctx, out)
 	if err != nil {
@@ -108,6 +116,9 @@ func Build(ctx context.Context, in Request) (*Code, error) {
 	}
 	if in.Environment == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "%s has no branch and no tag: name the environment with --environment NAME", cmp.Or(in.Ref, "the commit"))
+	}
+	if len(in.Environment) > maxEnvironment {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "environment %q: %d characters, at most %d: give it a shorter name with --environment NAME", in.Environment, len(in.Environment), maxEnvironment)
 	}
 	out.Manifest = tutti.CodeManifest{Version: 1, Environment: in.Environment, Files: map[string]tutti.CodeFile{}}
 	if err := out.add("", base); err != nil {
@@ -208,6 +219,9 @@ func environmentOf(ref string) string { return notWord.ReplaceAllString(strings.
 // The method `add` adds the files of a part below a directory.
 func (c *Code) add(dir string, p part) error {
 	for name, e := range p.files {
+		if !utf8.ValidString(name) {
+			return tutti.Errorf(tutti.CodeInvalid, "the name %q is no UTF-8, in %s", name, cmp.Or(dir, "the repository"))
+		}
 		if !fs.ValidPath(name) {
 			return tutti.Errorf(tutti.CodeInvalid, "%q leads out of %s", name, cmp.Or(dir, "the repository"))
 		}

@@ -133,6 +133,8 @@ func (r repository) resolve(ctx context.Context, ref string, kind refKind, other
 	case commit == "" && kind == kindAny && commitRE.MatchString(ref):
 		commit, err = r.fetched(ctx, ref)
 		return commit, "", err
+	case commit == "" && ref == "":
+		return "", "", tutti.Errorf(tutti.CodeInvalid, "%s has no commit that is its HEAD: name a branch", withoutPassword(r.url))
 	case commit == "":
 		return "", "", tutti.Errorf(tutti.CodeInvalid, "%s has no %s %q", withoutPassword(r.url), kind, ref)
 	case exists(r.cache.treeFile(commit)) || r.has(ctx, commit) != "":
@@ -220,6 +222,9 @@ func (r repository) fetched(ctx context.Context, name string) (string, error) {
 		return commit, nil
 	}
 	if _, err := run(ctx, r.dir, nil, "fetch", "--quiet", "--force", "--prune", "--no-write-fetch-head", "--", r.url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"); err != nil {
+		if said := err.Error(); strings.Contains(said, "File exists") || strings.Contains(said, "not a git repository") { // git was killed
+			return "", tutti.Wrap("", err, "%s: the clone is damaged; remove it and deploy again: %s", withoutPassword(r.url), r.dir)
+		}
 		return "", tutti.Wrap("", err, "%s", withoutPassword(r.url))
 	}
 	if commit := r.has(ctx, name); commit != "" {

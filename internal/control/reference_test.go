@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,4 +63,39 @@ func TestTheAddressOfARepository(t *testing.T) {
 			t.Errorf("%s: %+v", address, code.Source)
 		}
 	}
+}
+
+// TestMistakesHaveAHint checks errors that say what to do.
+func TestMistakesHaveAHint(t *testing.T) {
+	empty, site, cache := newRepo(t), newRepo(t), control.Cache{Dir: t.TempDir()}
+	site.commit("one", "manifests/site.pp", "#\n")
+	check := func(repository, ref, says string) {
+		t.Helper()
+		_, err := control.Build(t.Context(), control.Request{Cache: cache, Repository: repository, Ref: ref})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s %q: %v, want %q", repository, ref, err, says)
+		}
+	}
+	check(empty.url(), "", "has no commit that is its HEAD: name a branch")
+	long := "feature/" + strings.Repeat("x", 60)
+	site.git("branch", long)
+	check(site.url(), long, "68 characters, at most 63: give it a shorter name with --environment NAME")
+
+	clones, err := filepath.Glob(filepath.Join(cache.Dir, "git", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, clone := range clones { // as a killed git leaves them
+		if err := os.RemoveAll(filepath.Join(clone, "objects")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	site.commit("two", "manifests/site.pp", "# two\n")
+	check(site.url(), "production", "the clone is damaged; remove it and deploy again: "+cache.Dir)
+
+	cache.Dir = t.TempDir()
+	site.commit("three", "a\xff", "")
+	check(site.url(), "production", "is no UTF-8")
+	t.Setenv("PATH", "")
+	check(site.url(), "production", "the program git is not installed")
 }
