@@ -92,8 +92,14 @@ func command(ctx context.Context, dir string, in io.Reader, args ...string) *exe
 	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, in, time.Second
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofOtherRepository.MatchString), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file")
+	if isClone.MatchString(filepath.Base(dir)) { // if the clone is damaged, git must not find a repository around the cache
+		cmd.Env = append(cmd.Env, "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	}
 	return cmd
 }
+
+// isClone matches the name of a clone in the cache.
+var isClone = regexp.MustCompile(`^[0-9a-f]{24}\.git$`)
 
 // The method `has` returns the commit that a name in the repository means, or an empty text.
 func (r repository) has(ctx context.Context, name string) string {

@@ -35,6 +35,30 @@ func TestAHookOfGit(t *testing.T) {
 	}
 }
 
+// TestADamagedCloneInARepository checks that a repository around the cache, for example of a home directory, is not changed.
+func TestADamagedCloneInARepository(t *testing.T) {
+	of, home := newRepo(t), newRepo(t)
+	of.commit("one", "manifests/site.pp", "site")
+	home.commit("ours", "dotfile", "")
+	home.git("branch", "mine")
+	home.git("checkout", "--quiet", "--detach")
+	in := control.Request{Cache: control.Cache{Dir: filepath.Join(home.dir, ".cache")}, Repository: of.url(), Ref: "production"}
+	build(t, in)
+	clones, err := filepath.Glob(filepath.Join(in.Cache.Dir, "git", "*.git", "objects"))
+	if err != nil || len(clones) != 1 {
+		t.Fatalf("clones %v, %v", clones, err)
+	}
+	if err := os.RemoveAll(clones[0]); err != nil {
+		t.Fatal(err)
+	}
+	of.commit("two", "manifests/site.pp", "next")
+	was := home.git("for-each-ref")
+	_, err = control.Build(t.Context(), in)
+	if now := home.git("for-each-ref"); now != was || tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("%v; the repository around the cache was\n%s\nand is now\n%s", err, was, now)
+	}
+}
+
 // TestNoTokenIsShown checks that no text has the user or password of an address: a user may be a token.
 func TestNoTokenIsShown(t *testing.T) {
 	for _, url := range []string{
