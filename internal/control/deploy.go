@@ -153,7 +153,7 @@ func (in Request) base(ctx context.Context, out *Code) (part, string, error) {
 			return part{}, "", err
 		}
 	} else {
-		top, err := run(ctx, in.Dir, nil, "rev-parse", "--show-toplevel")
+		top, err := run(ctx, in.Dir, "rev-parse", "--show-toplevel")
 		if err != nil {
 			return part{}, "", tutti.Wrap("", err, "%s is in no working copy of git; name the control repository with --repo URL", in.Dir)
 		}
@@ -183,7 +183,7 @@ func (in Request) base(ctx context.Context, out *Code) (part, string, error) {
 	}
 	out.Source = out.Source.Clean()
 	if in.Repository == "" && in.Ref == "" {
-		changes, err := run(ctx, r.dir, nil, "status", "--porcelain", "--untracked-files=normal")
+		changes, err := run(ctx, r.dir, "status", "--porcelain", "--untracked-files=normal")
 		switch {
 		case err != nil:
 			return part{}, "", err
@@ -363,7 +363,7 @@ type working struct{ repository }
 
 // The method `files` returns the files of the working copy, without files that git ignores.
 func (w working) files(ctx context.Context) (files, error) {
-	raw, err := run(ctx, w.dir, nil, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	raw, err := run(ctx, w.dir, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
 	if err != nil {
 		return nil, err
 	}

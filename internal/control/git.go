@@ -55,17 +55,17 @@ func (c Cache) clone(ctx context.Context, url string) (repository, error) {
 		return r, err
 	}
 	defer func() { _ = os.RemoveAll(part) }()
-	if _, err := run(ctx, part, nil, "init", "--quiet", "--bare", "."); err != nil {
+	if _, err := run(ctx, part, "init", "--quiet", "--bare", "."); err != nil {
 		return r, err
 	}
 	return r, os.Rename(part, r.dir)
 }
 
 // The function `run` runs git in a directory and returns its output. Hooks, other protocols and questions are off.
-func run(ctx context.Context, dir string, in io.Reader, args ...string) ([]byte, error) {
+func run(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitDeadline, tutti.Errorf(tutti.CodeDeadline, "git %s: no end within %s", args[0], gitDeadline))
 	defer cancel()
-	cmd := command(ctx, dir, in, args...)
+	cmd := command(ctx, dir, nil, args...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	switch err := cmd.Run(); {
@@ -103,7 +103,7 @@ var isClone = regexp.MustCompile(`^[0-9a-f]{24}\.git$`)
 
 // The method `has` returns the commit that a name in the repository means, or an empty text.
 func (r repository) has(ctx context.Context, name string) string {
-	out, err := run(ctx, r.dir, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	out, err := run(ctx, r.dir, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil {
 		return ""
 	}
@@ -199,7 +199,7 @@ func (r repository) ask(ctx context.Context, ref string, kind refKind) (commit, 
 	case kind == kindBranch:
 		names = names[:1]
 	}
-	out, err := run(ctx, r.dir, nil, append([]string{"ls-remote", "--", r.url}, names...)...)
+	out, err := run(ctx, r.dir, append([]string{"ls-remote", "--", r.url}, names...)...)
 	if err != nil {
 		return "", "", tutti.Wrap("", err, "%s", withoutPassword(r.url))
 	}
@@ -227,7 +227,7 @@ func (r repository) fetched(ctx context.Context, name string) (string, error) {
 	if commit := r.has(ctx, name); commit != "" { // another process has fetched meanwhile
 		return commit, nil
 	}
-	if _, err := run(ctx, r.dir, nil, "fetch", "--quiet", "--force", "--prune", "--no-write-fetch-head", "--", r.url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"); err != nil {
+	if _, err := run(ctx, r.dir, "fetch", "--quiet", "--force", "--prune", "--no-write-fetch-head", "--", r.url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"); err != nil {
 		if said := err.Error(); strings.Contains(said, "File exists") || strings.Contains(said, "not a git repository") { // git was killed
 			return "", tutti.Wrap("", err, "%s: the clone is damaged; remove it and deploy again: %s", withoutPassword(r.url), r.dir)
 		}
@@ -244,7 +244,7 @@ func (r repository) files(ctx context.Context, commit string) (files, error) {
 	if of, known := r.cache.tree(commit); known {
 		return of, nil
 	}
-	raw, err := run(ctx, r.dir, nil, "ls-tree", "-r", "-z", "--full-tree", commit)
+	raw, err := run(ctx, r.dir, "ls-tree", "-r", "-z", "--full-tree", commit)
 	if err != nil {
 		return nil, err
 	}

@@ -12,12 +12,12 @@ import (
 // SourceOf says from which commit the code in a directory comes. The result is nil if no working copy of git has the
 // directory's files, if git is not installed, or if git cannot read it: a push must not fail for that.
 func SourceOf(ctx context.Context, dir string) *tutti.CodeSource {
-	if _, err := run(ctx, dir, nil, "ls-files", "--error-unmatch", "--", "."); err != nil {
+	if _, err := run(ctx, dir, "ls-files", "--error-unmatch", "--", "."); err != nil {
 		return nil
 	}
 	r := repository{dir: dir}
 	id := r.has(ctx, "HEAD")
-	status, err := run(ctx, dir, nil, "status", "--porcelain", "--untracked-files=normal", "--ignored", "--", ".")
+	status, err := run(ctx, dir, "status", "--porcelain", "--untracked-files=normal", "--ignored", "--", ".")
 	if id == "" || err != nil {
 		return nil
 	}
@@ -31,11 +31,11 @@ func SourceOf(ctx context.Context, dir string) *tutti.CodeSource {
 func (r repository) sourceOf(ctx context.Context, id string) tutti.CodeSource {
 	out := tutti.CodeSource{Commit: id, Repository: withoutPassword(r.url)}
 	if r.url == "" {
-		if remote, err := run(ctx, r.dir, nil, "remote", "get-url", "origin"); err == nil {
+		if remote, err := run(ctx, r.dir, "remote", "get-url", "origin"); err == nil {
 			out.Repository = withoutPassword(strings.TrimSpace(string(remote)))
 		}
 	}
-	if raw, err := run(ctx, r.dir, nil, "log", "-1", "--no-show-signature", "--format=%an <%ae>%x00%cI%x00%s", id); err == nil {
+	if raw, err := run(ctx, r.dir, "log", "-1", "--no-show-signature", "--format=%an <%ae>%x00%cI%x00%s", id); err == nil {
 		parts := strings.SplitN(strings.TrimSuffix(string(raw), "\n"), "\x00", 3)
 		if len(parts) == 3 {
 			out.Author, out.Subject = parts[0], parts[2]
@@ -48,13 +48,13 @@ func (r repository) sourceOf(ctx context.Context, id string) tutti.CodeSource {
 // The method `head` returns the branch that HEAD names, or an empty text.
 func (r repository) head(ctx context.Context) string {
 	if r.url == "" {
-		out, err := run(ctx, r.dir, nil, "symbolic-ref", "--short", "-q", "HEAD")
+		out, err := run(ctx, r.dir, "symbolic-ref", "--short", "-q", "HEAD")
 		if err != nil {
 			return ""
 		}
 		return strings.TrimSpace(string(out))
 	}
-	out, err := run(ctx, r.dir, nil, "ls-remote", "--symref", "--", r.url, "HEAD")
+	out, err := run(ctx, r.dir, "ls-remote", "--symref", "--", r.url, "HEAD")
 	if err != nil {
 		return ""
 	}
