@@ -18,6 +18,9 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 	if j.Halted() {
 		return j.skips(st)
 	}
+	if refused := withoutCode(j, st); len(refused) > 0 {
+		return refused
+	}
 	if v.Hold {
 		return nil
 	}
@@ -40,6 +43,21 @@ func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
 			usual = v.Usual(n.Node)
 		}
 		out = append(out, &tutti.RunWanted{Order: j.Want(st, n.Node, len(n.Runs)+1, usual)})
+	}
+	return out
+}
+
+// withoutCode ends the runs of nodes whose environment has changed since the job began, if the job has no code of the new
+// environment. No node gets such an order.
+func withoutCode(j *Job, st *Step) []tutti.Body {
+	var out []tutti.Body
+	for _, n := range st.Nodes {
+		if r := n.Last(); n.State == Active && r.ClaimedAt.IsZero() && r.Program != tutti.ProgramAgent && r.Code == "" && r.Environment != j.Env {
+			out = append(out, &tutti.RunFinished{Result: tutti.Result{
+				Run: r.Run, Outcome: tutti.Failed, Reason: tutti.BecauseRefused,
+				Message: "environment " + r.Environment + " had no code when the job began: start the job again",
+			}})
+		}
 	}
 	return out
 }
@@ -89,7 +107,7 @@ func (j *Job) CodeOf(environment string) (string, tutti.Digest) {
 }
 
 // Want returns the order for a node in a step. The step's options override what is usual for the node. The order's run
-// has no id yet.
+// has no id yet. The order has no code if the job has none of the node's environment.
 func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, usual Usual) tutti.Order {
 	o := tutti.Order{Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Timeout: st.Timeout, Attempt: attempt}
 	var options tutti.RunOptions
@@ -100,9 +118,7 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, usual Usual) tutt
 	if cmp.Or(options.Program, usual.Program) == tutti.ProgramAgent {
 		o.Program, o.Environment = tutti.ProgramAgent, environment
 	} else {
-		if o.Environment, o.Code = j.CodeOf(environment); o.Code == "" { // the fleet file has changed since the job began
-			o.Environment, o.Code = j.Env, j.Code
-		}
+		o.Environment, o.Code = j.CodeOf(environment)
 	}
 	if options.Noop && o.Mode == tutti.ModeApply {
 		o.Mode = tutti.ModeNoop

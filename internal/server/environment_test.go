@@ -188,6 +188,31 @@ func TestEachEnvironmentHoldsItsCode(t *testing.T) {
 	}
 }
 
+// TestANodeMovesWithoutCode checks a node that moves during a plan to an environment for which the job has no code. The node
+// must not run with other code.
+func TestANodeMovesWithoutCode(t *testing.T) {
+	f := branched(t, branchFleet+"  order: {steps: [{run: web-01}, {run: web-02}]}\n")
+	job := f.Start("order", tutti.ModeApply)
+	o := f.web1.MustClaim()
+	f.PushSiteTo("late", "notify { 'late': }")
+	setFleet(t, f.Fleet, strings.Replace(branchFleet, "environment: canary}\nplans", "environment: late}\nplans", 1)+"  order: {steps: [{run: web-01}, {run: web-02}]}\n")
+	f.web1.Gate(wire.Gate{Run: o.Run})
+	f.web1.Finish(o.Run)
+	if o := f.web2.Claim(); o != nil {
+		t.Errorf("web-02 is ordered %+v", o)
+	}
+	got := f.Job(job)
+	if got.Verdict != tutti.VerdictFailed {
+		t.Errorf("the job is %s: %s", got.Verdict, got.Message)
+	}
+	for _, e := range f.Events() {
+		if b, is := e.Body.(*tutti.RunFinished); is && b.Result.Outcome == tutti.Failed && b.Result.Reason == tutti.BecauseRefused && strings.Contains(b.Result.Message, "environment late had no code when the job began") {
+			return
+		}
+	}
+	t.Error("no run says that the job has no code")
+}
+
 // TestJobsKeepTheCodeOfAllEnvironments checks that a node gets the code of its environment that the job began with, and
 // that the server keeps this code until the job is retired.
 func TestJobsKeepTheCodeOfAllEnvironments(t *testing.T) {
