@@ -60,6 +60,10 @@ type CodeRetired struct {
 	Environment string   `json:"environment"`
 	Codes       []Digest `json:"codes,omitempty"`
 	Gone        bool     `json:"gone,omitempty"`
+	// For an environment that is gone, Counter and Statement are those of its last push. Nodes refuse code with a lower
+	// counter, also if the environment comes back.
+	Counter   uint64     `json:"counter,omitempty"`
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 // Kind implements Body.

@@ -55,7 +55,7 @@ var (
 		},
 		&tutti.EpochBegun{Epoch: tutti.Epoch{Number: 2, Random: "QJ4ZJ7UO2E3PAXMM"}},
 		&tutti.CodePushed{Environment: "production", Code: aDigest, Signed: aDigest, Files: 3, Bytes: 4096, Held: true, Canary: 2, Released: aDigest, PassedOver: []tutti.Digest{aDigest}, Counter: 7, Statement: &aStatement, Source: &tutti.CodeSource{Repository: "https://git.example.net/control.git", Ref: "main", Commit: "1a2b3c4d5e6f", Author: "Ada <ada@example.net>", Subject: "Mend ntp", At: at, Dirty: true}},
-		&tutti.CodeRetired{Environment: "feature_x", Codes: []tutti.Digest{aDigest}, Gone: true},
+		&tutti.CodeRetired{Environment: "feature_x", Codes: []tutti.Digest{aDigest}, Gone: true, Counter: 7, Statement: &aStatement},
 		&tutti.ReportsRetired{Through: 41, Foreign: 7},
 		&tutti.CodeResigned{Environment: "production", Code: aDigest, Counter: 7, Statement: aStatement},
 		&tutti.KeysTrusted{Counter: 1, Keys: []tutti.Digest{aDigest}, Statement: aStatement},

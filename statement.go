@@ -118,6 +118,8 @@ type Signing struct {
 	Plans *Statement `json:"plans,omitempty"`
 	// Codes lists all codes that the server may order nodes to run. The code that was pushed last is the first.
 	Codes []SignedNow `json:"codes,omitempty"`
+	// Gone lists the last code of each environment that was removed.
+	Gone []SignedNow `json:"gone,omitempty"`
 }
 
 // SignedNow is code that the server may order nodes to run, and its statement.

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -21,6 +23,26 @@ func (s shower) GetCode(ctx context.Context, in api.CodeQuery) (api.CodeKept, er
 	kept, err := s.Server.GetCode(ctx, in)
 	s.change(&kept)
 	return kept, err
+}
+
+// TestARemovedEnvironmentKeepsItsCounter checks that nodes take the code of an environment that was removed and comes back,
+// also if another operator pushes it.
+func TestARemovedEnvironmentKeepsItsCounter(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	for _, content := range []string{"one", "two", "three"} {
+		if err := p.push("branch", content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.server.RetireCode(t.Context(), api.RetireCode{Environment: "branch", Remove: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(p.conn.OperatorDir, operator.CountersFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.push("branch", "three"); err != nil || p.counters()["branch"] != 4 {
+		t.Errorf("counter %d, %v; want one more than before the removal", p.counters()["branch"], err)
+	}
 }
 
 // TestARollbackSignsOnlySignedCode checks that a server cannot choose what a rollback signs.

@@ -37,6 +37,8 @@ type Registry struct {
 	Pauses     map[string]Pause // by target; pauses that have ended are included
 	Rotation   Rotation
 	JoinCA     tutti.JoinCASet // the Puppet CA of the site
+	// Gone has the environments that were removed and have no code again, by name.
+	Gone map[string]tutti.CodeRetired
 	// Asking has the machines that have asked to join with their Puppet certificate, by name and public key.
 	Asking map[tutti.NodeName]map[tutti.Digest]*Asking
 
@@ -99,6 +101,7 @@ func newRegistry() *Registry {
 		Operators:  Operators{},
 		Pauses:     map[string]Pause{},
 		Asking:     map[tutti.NodeName]map[tutti.Digest]*Asking{},
+		Gone:       map[string]tutti.CodeRetired{},
 
 		epoch:   1,
 		jobs:    map[tutti.JobID][]tutti.Digest{},
@@ -120,6 +123,7 @@ func (r *Registry) apply(e tutti.Event) {
 			n.trusted = r.members.Trusted(n.Node, n.Certificate)
 		}
 	case *tutti.CodePushed:
+		delete(r.Gone, b.Environment)
 		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
 		if delete(r.Statements, b.Code); b.Statement != nil {
@@ -140,6 +144,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.CodeRetired:
 		if old := r.Code[b.Environment]; b.Gone {
 			delete(r.Code, b.Environment)
+			r.Gone[b.Environment] = *b
 			r.dropCode(old.Code)
 			r.dropCode(old.Goes())
 		}

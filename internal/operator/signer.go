@@ -119,7 +119,7 @@ func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 		return tutti.SignedCode{}, err
 	}
 	digest, highest := tutti.DigestOf(manifest), uint64(0)
-	for _, c := range s.Said.Codes {
+	for _, c := range append(slices.Clone(s.Said.Codes), s.Said.Gone...) {
 		if c.Environment != environment || c.Statement == nil {
 			continue
 		}

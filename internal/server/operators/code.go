@@ -100,11 +100,17 @@ func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.Code
 				return err
 			}
 		}
-		now := tx.Registry.Code[out.Environment]
+		now, known := tx.Registry.Code[out.Environment]
+		if gone := tx.Registry.Gone[out.Environment]; !known {
+			now.Counter, now.Statement = gone.Counter, gone.Statement
+		}
 		if now.Statement != nil { // nodes refuse code if only untrusted keys have signed it
 			if _, err := s.Opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
 				now.Counter, now.Statement = 0, nil
 			}
+		}
+		if !known {
+			now.Statement = nil // the same statement is no push of the code that the environment has
 		}
 		again, err := mayPush(now, in.SignedCode, said, tx.counted())
 		switch {

@@ -40,6 +40,9 @@ func (s *Operators) RetireCode(ctx context.Context, in api.RetireCode) (tutti.Co
 		}
 		if !in.DryRun {
 			body := out
+			if in.Remove {
+				body.Counter, body.Statement = now.Counter, now.Statement
+			}
 			tx.Emit(tutti.Actor(ctx), &body)
 		}
 		return nil

@@ -19,6 +19,10 @@ func (s *Keys) Signing(ctx context.Context) (tutti.Signing, error) {
 	return out, s.Look(ctx, func(v explain.View) error {
 		out.Trust = slices.Clone(v.Registry.Trust)
 		out.Codes, out.Plans = mayBeOrdered(v.State), v.Registry.Plans
+		for _, environment := range slices.Sorted(maps.Keys(v.Registry.Gone)) {
+			gone := v.Registry.Gone[environment]
+			out.Gone = append(out.Gone, tutti.SignedNow{Environment: environment, Statement: gone.Statement})
+		}
 		if acting := v.Registry.Acting; acting != nil {
 			out.Operators = &acting.Statement
 		}
