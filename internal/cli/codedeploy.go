@@ -65,6 +65,12 @@ code says which commits and versions the modules are.`,
 			if err != nil {
 				return err
 			}
+			if now, err := server.GetCode(cmd.Context(), api.CodeQuery{Environment: code.Environment}); err == nil && now.Source != nil && !effect.Same {
+				if was := now.Source.Ref; was != "" && code.Source.Ref != "" && was != code.Source.Ref {
+					fmt.Fprintf(cmd.ErrOrStderr(), "tutti: environment %s has the code of %s until now, and gets that of %s\n",
+						code.Environment, tutti.Plain(tutti.InLine(was), maxLine), tutti.Plain(tutti.InLine(code.Source.Ref), maxLine))
+				}
+			}
 			view := map[string]any{
 				"environment": code.Environment, "code": code.Code, "source": code.Source, "files": code.Files, "modules": code.Modules,
 				"changed": !effect.Same, "effect": effect,

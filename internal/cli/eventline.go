@@ -20,11 +20,25 @@ func startedAct(b *tutti.JobStarted) string {
 }
 
 func startedLine(_ *progress, _ tutti.Event, b *tutti.JobStarted) string {
-	text := fmt.Sprintf("job %s: plan %s, %s, code %s", b.Job, b.Plan.Name, b.Mode, codeName(fmt.Sprintf("%.12s", b.Code.Hex())))
+	text := fmt.Sprintf("job %s: plan %s, %s, code %s", b.Job, b.Plan.Name, b.Mode, codeName(fmt.Sprintf("%.12s", usedCode(b).Hex())))
 	if b.Cause != "" {
 		text += ", because: " + b.Cause
 	}
 	return text
+}
+
+// usedCode returns the code of the only environment that the steps of a job name, or the code of the fleet's environment.
+func usedCode(b *tutti.JobStarted) tutti.Digest {
+	code := b.Code
+	for i, st := range b.Plan.Steps {
+		if st.Kind() != tutti.StepRun || st.Run.Environment == "" || i > 0 && st.Run.Environment != b.Plan.Steps[0].Run.Environment {
+			return b.Code
+		}
+		if other := b.Codes[st.Run.Environment]; other != "" {
+			code = other
+		}
+	}
+	return code
 }
 
 func cancelledLine(_ *progress, e tutti.Event, _ *tutti.JobCancelled) string {

@@ -107,6 +107,9 @@ func Build(ctx context.Context, in Request) (*Code, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "the program git is not installed, and a deploy needs it")
 	}
 	out := &Code{cache: in.Cache}
+	if in.Dirty && (in.Ref != "" || in.Repository != "") {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "--dirty deploys the working copy as it is: leave out the branch and --repo")
+	}
 	base, branch, err := in.base(ctx, out)
 	if err != nil {
 		return nil, err

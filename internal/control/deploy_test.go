@@ -296,6 +296,10 @@ func TestBuildDirty(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || !code.Source.Dirty {
 		t.Errorf("dirty %t; files: -want +got\n%s", code.Source.Dirty, diff)
 	}
+	in.Ref = "production"
+	if _, err := control.Build(t.Context(), in); tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), "leave out the branch") {
+		t.Errorf("--dirty with a branch: %v", err)
+	}
 	in.Ref, in.Dirty = "production", false // a named branch is its commit
 	if code, got = build(t, in); got["manifests/site.pp"] != "# one\n" || code.Source.Dirty {
 		t.Errorf("the commit of the branch: dirty %t, %q", code.Source.Dirty, got)
@@ -341,6 +345,19 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	if _, err := control.Build(t.Context(), control.Request{Cache: control.Cache{Dir: t.TempDir()}, Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "--repo URL") {
 		t.Errorf("no repository: %v", err)
+	}
+}
+
+// TestTheForgeIsTheOneThatWasNamed checks that another host cannot say which archive a version has.
+func TestTheForgeIsTheOneThatWasNamed(t *testing.T) {
+	shop, site := newForge(t), newRepo(t)
+	shop.add(t, "a-b-1.0.0", map[string]string{"x": "y"})
+	elsewhere := httptest.NewServer(http.RedirectHandler(strings.Replace(shop.URL, "127.0.0.1", "localhost", 1)+"/v3/releases/a-b-1.0.0", http.StatusFound))
+	t.Cleanup(elsewhere.Close)
+	site.commit("one", "manifests/site.pp", "", "Puppetfile", "forge '"+elsewhere.URL+"'\nmod 'a/b', '1.0.0'\n")
+	_, err := control.Build(t.Context(), control.Request{Cache: control.Cache{Dir: t.TempDir()}, Repository: site.url()})
+	if err == nil || !strings.Contains(err.Error(), "it redirects to another host, localhost:") {
+		t.Errorf("%v, want a refusal", err)
 	}
 }
 

@@ -86,15 +86,16 @@ func (c Cache) release(ctx context.Context, forge, module, version string) (rele
 }
 
 func askForge(ctx context.Context, forge, at string, into any) error {
-	raw, err := get(ctx, forge, at, maxAnswer)
+	raw, err := get(ctx, forge, at, maxAnswer, false)
 	if err != nil {
 		return err
 	}
 	return tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(raw, into), "the answer of the forge about %s", at)
 }
 
-// The function `get` reads an address below a forge.
-func get(ctx context.Context, forge, at string, most int64) ([]byte, error) {
+// The function `get` reads an address below a forge. With `elsewhere` the forge may redirect to another host: an archive has a
+// SHA-256, which the forge itself has named.
+func get(ctx context.Context, forge, at string, most int64, elsewhere bool) ([]byte, error) {
 	base, err := url.Parse(forge)
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "%q is not the address of a forge", withoutPassword(forge))
@@ -115,6 +116,9 @@ func get(ctx context.Context, forge, at string, most int64) ([]byte, error) {
 	client := http.Client{CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if base.Scheme == "https" && to.URL.Scheme != "https" {
 			return tutti.Errorf(tutti.CodeRefused, "it redirects to %s, without TLS", to.URL.Host)
+		}
+		if !elsewhere && to.URL.Host != base.Host {
+			return tutti.Errorf(tutti.CodeRefused, "it redirects to another host, %s: give that address as the forge's", to.URL.Host)
 		}
 		if len(via) >= 10 {
 			return tutti.Errorf(tutti.CodeInvalid, "it redirects more than 10 times")
@@ -149,7 +153,7 @@ func (c Cache) archive(ctx context.Context, forge string, r release) ([]byte, er
 	if err == nil && sumOf(raw) == r.SHA256 {
 		return raw, nil
 	}
-	if raw, err = get(ctx, forge, r.URI, maxArchive); err != nil {
+	if raw, err = get(ctx, forge, r.URI, maxArchive, true); err != nil {
 		return nil, err
 	}
 	if sum := sumOf(raw); sum != r.SHA256 {

@@ -248,7 +248,7 @@ func (v View) having(environment string, code tutti.Digest) (have int, others []
 		has, last := v.has(n), v.Engine.Last(n).Applied
 		switch {
 		case has.Program == tutti.ProgramAgent:
-		case last != nil && last.Code == code:
+		case last != nil && last.Code == code && (last.Result == nil || last.Result.Reason != tutti.BecauseRefused):
 			have++
 		case has.Environment == environment:
 			others = append(others, n)

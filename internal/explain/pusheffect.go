@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/policy"
 )
@@ -57,6 +58,12 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 			loses[u.Node] = true
 			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
 		}
+		stale := map[tutti.NodeName]bool{} // what needs a run already begins when the fleet becomes reactive
+		if now := v.Fleet(); f.Reaction != nil && now.Reaction == nil {
+			for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
+				stale[n] = true
+			}
+		}
 		members := fleet.NewMembership(f)
 		for name, n := range v.Registry.Nodes {
 			groups := members.GroupsOf(name, n.Groups, members.Trusted(name, n.Certificate))
@@ -65,7 +72,7 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 			}
 			environment, has, last := f.EnvironmentOf(groups), v.has(name), v.Engine.Last(name).Applied
 			code, other := codes[environment]
-			if loses[name] || has.Environment != environment || other && f.ProgramOf(groups) != tutti.ProgramAgent && (last == nil || last.Code != code) {
+			if loses[name] || stale[name] || has.Environment != environment || other && f.ProgramOf(groups) != tutti.ProgramAgent && (last == nil || last.Code != code) {
 				out.Nodes = append(out.Nodes, name)
 			}
 		}

@@ -188,6 +188,44 @@ func TestEachEnvironmentHoldsItsCode(t *testing.T) {
 	}
 }
 
+// TestPushEffectOfEnvironments checks which nodes a push would make run: those of the environment, those that move, and, if
+// the fleet becomes reactive, those that need a run already.
+func TestPushEffectOfEnvironments(t *testing.T) {
+	f := branched(t, branchFleet)
+	f.Start("deploy", tutti.ModeApply)
+	f.web1.Pass()
+	f.web2.Pass()
+	effect := func(in api.PushQuery) []tutti.NodeName {
+		t.Helper()
+		out, err := f.PushEffect(servertest.Operator(), in)
+		if err != nil || out.Runs != len(out.Nodes) {
+			t.Errorf("%+v, %v", out, err)
+		}
+		return out.Nodes
+	}
+	file := func(text string) api.FleetSource { return api.FleetSource{File: "tutti.yaml", Source: []byte(text)} }
+	other := tutti.DigestOf([]byte("other"))
+	moved := strings.Replace(branchFleet, "[web-02], env", "[web-01], env", 1)
+	for what, tc := range map[string]struct {
+		in   api.PushQuery
+		want []tutti.NodeName
+	}{
+		"code of one environment":          {api.PushQuery{Codes: map[string]tutti.Digest{"canary": other}}, []tutti.NodeName{"web-02"}},
+		"the code that is there":           {api.PushQuery{Codes: map[string]tutti.Digest{"canary": f.canary, "production": f.production}}, nil},
+		"an earlier command line":          {api.PushQuery{Code: other, Fleet: file(branchFleet)}, []tutti.NodeName{"web-01"}},
+		"nodes that move":                  {api.PushQuery{Fleet: file(moved)}, []tutti.NodeName{"web-01", "web-02"}},
+		"reactive, and all nodes are good": {api.PushQuery{Fleet: file(branchFleet + "reactive: true\n")}, nil},
+	} {
+		if diff := cmp.Diff(tc.want, effect(tc.in)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", what, diff)
+		}
+	}
+	f.PushSiteTo("canary", "notify { 'next': }")
+	if got := effect(api.PushQuery{Fleet: file(branchFleet + "reactive: true\n")}); len(got) != 1 || got[0] != "web-02" {
+		t.Errorf("the fleet becomes reactive, and %v begin, want web-02, which is stale", got)
+	}
+}
+
 // TestANodeMovesWithoutCode checks a node that moves during a plan to an environment for which the job has no code. The node
 // must not run with other code.
 func TestANodeMovesWithoutCode(t *testing.T) {
