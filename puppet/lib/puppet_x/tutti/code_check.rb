@@ -72,9 +72,11 @@ module PuppetX
         @problems << Problem.new(level, name, line, message)
       end
 
-      # The directories of the environment: itself, and its modules. The modules of the base path are not the environment's.
+      # The directories of the environment's own modules. Puppet 8 leaves a module out whose metadata.json it cannot read.
       def trees(environment)
-        environment.modules.map(&:path).select { |path| inside?(path) }
+        environment.modulepath.select { |path| inside?(path) }.flat_map do |path|
+          Dir.children(path).grep(/\A[a-z][a-z0-9_]*\z/).sort.map { |name| File.join(path, name) }.select { |dir| File.directory?(dir) }
+        end
       end
 
       def inside?(path)
@@ -210,7 +212,7 @@ module PuppetX
       # A name is wrong if its module is there and does not define it. If the module is not there, a module may name it for the case
       # that it is; a manifest of the environment may not.
       def check_names(environment)
-        modules = environment.modules.to_h { |m| [m.name, true] }
+        modules = (environment.modules.map(&:name) + trees(environment).map { |path| File.basename(path) }).to_h { |name| [name, true] }
         @uses.each do |kind, name, file, line, in_module|
           next if kind == :class ? @classes[name] : @defines[name] || native(name)
 
