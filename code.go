@@ -41,6 +41,19 @@ type CodeManifest struct {
 	Files       map[string]CodeFile `json:"files"`
 }
 
+// IsEnvironment reports whether the files look like a Puppet environment: they have environment.conf or manifests.
+func (m CodeManifest) IsEnvironment() bool {
+	if _, has := m.Files["environment.conf"]; has {
+		return true
+	}
+	for name := range m.Files {
+		if strings.HasPrefix(name, "manifests/") {
+			return true
+		}
+	}
+	return false
+}
+
 // maxPath is less than the longest path of Linux, because the path of the tree comes before the path of the file.
 const maxPath = 3 << 10
 

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -84,6 +86,26 @@ const (
 	FileChanged ChangeOfFile = "changed"
 	FileRemoved ChangeOfFile = "removed"
 )
+
+// ChangesOf returns the files that differ between two codes, sorted by path.
+func ChangesOf(old, now map[string]tutti.CodeFile) []CodeChange {
+	var out []CodeChange
+	for name, f := range now {
+		switch was, there := old[name]; {
+		case !there:
+			out = append(out, CodeChange{Path: name, Change: FileAdded})
+		case was != f:
+			out = append(out, CodeChange{Path: name, Change: FileChanged})
+		}
+	}
+	for name := range old {
+		if _, there := now[name]; !there {
+			out = append(out, CodeChange{Path: name, Change: FileRemoved})
+		}
+	}
+	slices.SortFunc(out, func(a, b CodeChange) int { return cmp.Compare(a.Path, b.Path) })
+	return out
+}
 
 // CodeRead is a file of the code, or a list of the files below one of its directories.
 type CodeRead struct {

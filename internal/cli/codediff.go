@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -84,21 +82,7 @@ func newCodeDiff(ctx context.Context, server api.Codes, a, b api.CodeQuery) (cod
 	if err != nil {
 		return d, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.b.files)) {
-		was, there := d.a.files[name]
-		switch {
-		case !there:
-			d.changes = append(d.changes, api.CodeChange{Path: name, Change: api.FileAdded})
-		case was != d.b.files[name]:
-			d.changes = append(d.changes, api.CodeChange{Path: name, Change: api.FileChanged})
-		}
-	}
-	for name := range d.a.files {
-		if _, there := d.b.files[name]; !there {
-			d.changes = append(d.changes, api.CodeChange{Path: name, Change: api.FileRemoved})
-		}
-	}
-	slices.SortFunc(d.changes, func(x, y api.CodeChange) int { return strings.Compare(x.Path, y.Path) })
+	d.changes = api.ChangesOf(d.a.files, d.b.files)
 	return d, nil
 }
 

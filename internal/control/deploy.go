@@ -137,7 +137,7 @@ func Build(ctx context.Context, in Request) (*Code, error) {
 		out.lock = append(out.lock, '\n')
 		out.Manifest.Files[LockFile] = tutti.CodeFile{Digest: tutti.DigestOf(out.lock), Size: int64(len(out.lock))}
 	}
-	if _, is := out.Manifest.Files["environment.conf"]; !is && !slices.ContainsFunc(slices.Collect(maps.Keys(out.Manifest.Files)), func(name string) bool { return strings.HasPrefix(name, "manifests/") }) {
+	if !out.Manifest.IsEnvironment() {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "%s is no Puppet environment: neither environment.conf nor manifests/ is in it", cmp.Or(out.Source.Repository, in.Dir))
 	}
 	return out, out.Manifest.Validate()

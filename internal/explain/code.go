@@ -1,10 +1,8 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -222,23 +220,7 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	if err != nil {
 		return nil, err
 	}
-	var out []api.CodeChange
-	for _, name := range slices.Sorted(maps.Keys(now.Files)) {
-		was, there := old.Files[name]
-		switch {
-		case !there:
-			out = append(out, api.CodeChange{Path: name, Change: api.FileAdded})
-		case was != now.Files[name]:
-			out = append(out, api.CodeChange{Path: name, Change: api.FileChanged})
-		}
-	}
-	for name := range old.Files {
-		if _, there := now.Files[name]; !there {
-			out = append(out, api.CodeChange{Path: name, Change: api.FileRemoved})
-		}
-	}
-	slices.SortFunc(out, func(a, b api.CodeChange) int { return cmp.Compare(a.Path, b.Path) })
-	return out, nil
+	return api.ChangesOf(old.Files, now.Files), nil
 }
 
 // The method `having` returns how many nodes had a code in their last run in mode apply. The method also returns

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -142,19 +141,10 @@ func readCode(dir, environment string) (tutti.CodeManifest, map[tutti.Digest]str
 	if err != nil {
 		return m, nil, err
 	}
-	if _, ok := m.Files["environment.conf"]; !ok && !hasManifests(m) {
+	if !m.IsEnvironment() {
 		return m, nil, tutti.Errorf(tutti.CodeInvalid, "%s is no Puppet environment: neither environment.conf nor manifests/ is in it", dir)
 	}
 	return m, files, m.Validate()
-}
-
-func hasManifests(m tutti.CodeManifest) bool {
-	for name := range m.Files {
-		if strings.HasPrefix(name, "manifests/") {
-			return true
-		}
-	}
-	return false
 }
 
 func readCodeFile(path string, e fs.DirEntry) (tutti.CodeFile, error) {
