@@ -42,6 +42,7 @@ func Commands() cli.Deps {
 		Join:       join,
 		Leave:      leave,
 		Backups:    backups{},
+		ReportsOut: reportsOut{},
 		Sealer:     operator.Sealer{},
 		RotateBox:  agent.AskBox,
 		Doctor:     examineHere,

@@ -54,6 +54,7 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 	s.Backup, s.Made = serverdir.LastBackup(o.ServerDir)
 	scrub := serverdir.LastScrub(o.ServerDir)
 	s.Scrubbed, s.Damaged = scrub.At, scrub.Damaged
+	s.Reports, s.ReportsBad = doctorReports(o.ServerDir)
 	if !s.Running {
 		s.Log = lostLog(o.ServerDir)
 		return s

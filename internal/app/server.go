@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/operator"
+	"github.com/tutti-project/tutti/internal/outward"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/serverdir"
 	"github.com/tutti-project/tutti/internal/space"
@@ -63,6 +64,8 @@ type Server struct {
 	head      *serverdir.Head
 	content   *serverdir.Content
 	epochs    *serverdir.Epochs
+	// destinations get the reports of runs.
+	destinations []outward.Destination
 }
 
 // NewServer takes the lock of the data directory and opens its listeners. Run then serves.
@@ -78,6 +81,9 @@ func NewServer(opts ServerOptions) (*Server, error) {
 func (s *Server) open() error {
 	var err error
 	if s.config, err = serverdir.ReadConfig(s.opts.Dir); err != nil {
+		return err
+	}
+	if s.destinations, err = outward.ReadConfig(s.opts.Dir); err != nil {
 		return err
 	}
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)

@@ -24,7 +24,7 @@ const (
 // verbs are the words with which a Short may begin. A new command may add another verb.
 var verbs = strings.Fields(`Approve Ask Boot Build Cancel Check Compare Copy Count Create Declare Delay Deploy Diagnose Disable Disconnect Enable
 	End Explain Find Install Keep List Make Manage Orchestrate Pause Power Print Push Read Reconnect Reject Release
-	Remove Replace Restore Resume Revoke Rotate Run Seal Set Show Sign Test Trust Undo Verify Watch`)
+	Remove Replace Restore Resume Revoke Rotate Run Seal Send Set Show Sign Test Trust Undo Verify Watch`)
 
 // notPlain matches words that docs/style.md does not allow in help. TestStyle in ./internal checks all files for more
 // such words.

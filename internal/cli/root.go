@@ -56,7 +56,9 @@ type Deps struct {
 	// Join makes this machine a node.
 	Join    func(ctx context.Context, o JoinNode) (JoinedNode, error)
 	Backups Backups
-	Doctor  Doctor
+	// ReportsOut handles the destinations of reports.
+	ReportsOut ReportsOut
+	Doctor     Doctor
 	// Leave undoes Join.
 	Leave Leaver
 	// CreateOperator creates an operator and writes the credentials.

@@ -74,7 +74,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.AuditFile, "audit-file", "", "append each entry of the audit trail to this file, as a line of JSON, as it happens")
 	f.BoolVar(&run.AuditSyslog, "audit-syslog", false, "send each entry of the audit trail to syslog (facility authpriv), as it happens")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "how long a node may be silent before it is lost")
-	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o), newServerTrustCACommand(o))
+	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o), newServerTrustCACommand(o), newServerReportsCommand(o))
 	return cmd
 }
 

@@ -33,6 +33,7 @@ var checks = []check{
 	{"backup", backup},
 	{"rotation", rotation},
 	{"content", content},
+	{"reports", reports},
 	{"ask", ask},
 	{"nodes", nodes},
 	{"puppet", eachNode(noPuppet)},
@@ -270,6 +271,33 @@ func content(f Facts) []Finding {
 	}
 	return one(what, "acknowledged content can no longer be read, and no backup can be made",
 		"look at the disk; push lost code again, or: tutti server restore of the last backup; tutti server backup then reads all of it again")
+}
+
+// reportsPatience is how long a destination of reports may be away before doctor mentions it.
+const reportsPatience = 10 * time.Minute
+
+func reports(f Facts) (out []Finding) {
+	if f.Server == nil {
+		return nil
+	}
+	if f.Server.ReportsBad != nil {
+		out = one(f.Server.ReportsBad.Error(), "the server cannot start with this file, and sends no reports", "correct the file; tutti server reports check")
+	}
+	for _, r := range f.Server.Reports {
+		if r.Error != "" && f.Now.Sub(r.Since) > reportsPatience {
+			out = append(out, Finding{What: fmt.Sprintf("%s gets no reports since %s: %s", r.Name, r.Since.UTC().Format(time.RFC3339), r.Error),
+				Means: fmt.Sprintf("%d reports wait, and the server drops them when it removes old reports", r.Waiting), Mend: "tutti server reports check"})
+		}
+		if r.Parked > 0 {
+			out = append(out, Finding{What: fmt.Sprintf("%s has refused %d reports", r.Name, r.Parked), Means: "the server does not send them again by itself",
+				Mend: "tutti server reports list; tutti server reports retry " + r.Name})
+		}
+		if r.Dropped > 0 {
+			out = append(out, Finding{What: fmt.Sprintf("%d reports were never sent to %s", r.Dropped, r.Name), Hint: true,
+				Means: "the server removed them while the destination was away", Mend: "keep more reports: tutti server --keep-reports, --keep-reports-for"})
+		}
+	}
+	return out
 }
 
 func ask(f Facts) (out []Finding) {

@@ -73,6 +73,16 @@ type Server struct {
 	Scrubbed    time.Time // when the last scrub read the stored content to find damage; zero: never
 	Damaged     []string  // what the scrub found
 	Rotation    api.CARotation
+	Reports     []Reports // the destinations of reports
+	ReportsBad  error     // the reason why the destinations are not known
+}
+
+// Reports says what has happened for a destination of reports.
+type Reports struct {
+	Name                     string
+	Waiting, Parked, Dropped int
+	Error                    string    // the reason why reports wait
+	Since                    time.Time // when the first request failed
 }
 
 // Node is what is known about an agent's directory.

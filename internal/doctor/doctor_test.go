@@ -86,6 +86,12 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"a scrub found damage", func(f *doctor.Facts) {
 			f.Server.Backup, f.Server.Scrubbed, f.Server.Damaged = now.Add(-25*time.Hour), now, []string{"a file of code: gone", "b", "c", "d"}
 		}, "content", "a file of code: gone; b; c; and 1 more"},
+		{"a destination of reports is away", func(f *doctor.Facts) {
+			f.Server.Reports = []doctor.Reports{{Name: "pdb", Waiting: 7, Error: "no route", Since: now.Add(-time.Hour)}}
+		}, "reports", "pdb gets no reports since 2030-01-02T02:04:05Z: no route"},
+		{"a destination refuses reports", func(f *doctor.Facts) { f.Server.Reports = []doctor.Reports{{Name: "pdb", Parked: 2}} }, "reports", "tutti server reports retry pdb"},
+		{"retention was faster", func(f *doctor.Facts) { f.Server.Reports = []doctor.Reports{{Name: "pdb", Dropped: 3}} }, "reports", "3 reports were never sent to pdb"},
+		{"a mistake in reports.yaml", func(f *doctor.Facts) { f.Server.ReportsBad = errors.New("reports.yaml:2: bad") }, "reports", "reports.yaml:2: bad"},
 		{"its disk is full", func(f *doctor.Facts) { f.Server.Asked = errors.New("full") }, "ask", "full"},
 		{"the operator was revoked", func(f *doctor.Facts) { f.Operator.Asked = errors.New("revoked") }, "ask", "tutti operator create ada"},
 		{"a node is silent", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = now.Add(-time.Hour) }, "nodes", "db-01 was last heard of 1h0m0s ago"},
