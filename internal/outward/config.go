@@ -98,7 +98,10 @@ func ParseConfig(path string, raw []byte) ([]Destination, error) {
 	if err == nil && len(out) == 0 {
 		err = r.error(doc.Content[0], "no destination: add one below `destinations:`, or remove the file")
 	}
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 type reader struct{ path string }
