@@ -155,7 +155,7 @@ func (s *Sender) place(ctx context.Context) error {
 	}
 	if at.Seq < was.Seq {
 		s.Logger.Warn("the log was restored: reports of runs that end from now on are sent; nodes may send results again that were sent before",
-			"to", s.to.Name, "cursor", was.Seq, "now", at.Seq)
+			"for", s.to.Name, "cursor", was.Seq, "now", at.Seq)
 	}
 	s.mu.Lock()
 	if s.status.Cursor = at; at.Seq < was.Seq {
@@ -215,7 +215,7 @@ func (s *Sender) deliver(ctx context.Context, e past.Ended) error {
 		return err
 	}
 	if parked != nil {
-		s.Logger.Error("a report was refused and is parked; see: tutti server reports list", "to", s.to.Name, "run", e.Run, "node", e.Node, "error", parked.Reason)
+		s.Logger.Error("a report was refused and is parked; see: tutti server reports list", "for", s.to.Name, "run", e.Run, "node", e.Node, "error", parked.Reason)
 		if err := s.park(*parked); err != nil {
 			return err
 		}
@@ -324,10 +324,10 @@ func (s *Sender) failed(err error) {
 	}
 	s.mu.Unlock()
 	if !same {
-		s.Logger.Error("reports wait; the server tries again, and the fleet does not wait", "to", s.to.Name, "error", text)
+		s.Logger.Error("reports wait; the server tries again, and the fleet does not wait", "for", s.to.Name, "error", text)
 	}
 	if err := s.save(); err != nil {
-		s.Logger.Error("the state of a destination was not written", "to", s.to.Name, "error", err)
+		s.Logger.Error("the state of a destination was not written", "for", s.to.Name, "error", err)
 	}
 }
 
@@ -335,7 +335,7 @@ func (s *Sender) failed(err error) {
 func (s *Sender) stop() {
 	s.forget()
 	if err := s.save(); err != nil {
-		s.Logger.Error("the state of a destination was not written", "to", s.to.Name, "error", err)
+		s.Logger.Error("the state of a destination was not written", "for", s.to.Name, "error", err)
 	}
 }
 

@@ -252,7 +252,18 @@ func TestARefusedReportIsParked(t *testing.T) {
 	var bad past.Ended
 	f.say(func(string) (int, string) { return 422, "no such\x1b[31m host" })
 	bad = r.source.end(true)
-	r.until(func(s outward.Status) bool { return s.Parked == 1 && s.Waiting == 0 && s.Error == "" })
+	for parked := false; !parked; {
+		changed := r.sender.Changed()
+		if s := r.sender.Status(); s.Parked == 1 && s.Waiting == 0 && s.Error == "" {
+			parked = true
+			continue
+		}
+		select {
+		case <-changed:
+		case <-r.pauses:
+			t.Fatalf("the report blocks the next ones: %+v", r.sender.Status())
+		}
+	}
 	f.say(ok)
 	r.sent(f, r.source.end(true))
 	_, parked, err := outward.ReadStatus(r.dir, "pdb")
@@ -286,7 +297,17 @@ func TestAnswersOfAWrongConfiguration(t *testing.T) {
 			r := newRig(t, f)
 			r.start()
 			e := r.source.end(true)
-			<-r.pauses
+			for paused := false; !paused; {
+				changed := r.sender.Changed()
+				if s := r.sender.Status(); s.Parked != 0 || s.Sent != 0 {
+					t.Fatalf("no report waits: %+v", s)
+				}
+				select {
+				case <-changed:
+				case <-r.pauses:
+					paused = true
+				}
+			}
 			s := r.sender.Status()
 			if s.Parked != 0 || s.Sent != 0 || s.Waiting != 1 || !strings.Contains(s.Error, answer.want) {
 				t.Errorf("%+v", s)

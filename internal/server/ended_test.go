@@ -16,7 +16,7 @@ import (
 func TestEndedRunsAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPast(t)
-		ended := p.Server.Ended()
+		ended := p.Ended()
 		p.reported(t, false)
 		at, err := ended.Place(servertest.Operator(), tutti.Position{})
 		if err != nil {

@@ -1,0 +1,96 @@
+package outward_test
+
+import (
+	"compress/gzip"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/outward"
+)
+
+// TestKindsOverTLS sends a report to each other kind of destination, with a CA and a token.
+func TestKindsOverTLS(t *testing.T) {
+	for name, kind := range map[string]struct{ kind, format, path, typ, body, answer string }{
+		"foreman": {outward.Foreman, "", "/api/config_reports", "application/json", `{"config_report":{"host":"web-01"`, `{"id":1}`},
+		"yaml":    {outward.HTTP, "yaml", "/in", "application/x-yaml", "--- !ruby/object:Puppet::Transaction::Report\n\"host\": \"web-01\"", ""},
+		"json":    {outward.HTTP, "json", "/in", "application/json", `{"host":"web-01"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan string, 1)
+			srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				raw, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Encoding", "gzip")
+				w.WriteHeader(http.StatusCreated)
+				z := gzip.NewWriter(w)
+				_, _ = io.WriteString(z, kind.answer)
+				_ = z.Close()
+				got <- fmt.Sprintf("%s %s %s %s", r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Authorization"), raw)
+			}))
+			t.Cleanup(srv.Close)
+			dir := t.TempDir()
+			ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
+			for path, text := range map[string][]byte{ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), token: []byte("s3cret\n")} {
+				if err := os.WriteFile(path, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			u, err := url.Parse(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind.kind == outward.HTTP {
+				u = u.JoinPath("in")
+			}
+			r := newRig(t, newFake(t))
+			r.to = outward.Destination{Name: "x", Kind: kind.kind, Format: kind.format, URL: u, Timeout: time.Minute, Files: outward.Files{Token: token}}
+
+			// Without the CA the other side is unknown, and a token that others can read is not used.
+			r.start()
+			r.source.end(true)
+			<-r.pauses
+			if s := r.sender.Status(); !strings.Contains(s.Error, "certificate") {
+				t.Errorf("without the CA: %+v", s)
+			}
+			r.end()
+			if err := os.Chmod(token, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r.to.Files.CA = ca
+			r.start()
+			<-r.pauses
+			if s := r.sender.Status(); !strings.Contains(s.Error, "others may read "+token+": chmod go= "+token) {
+				t.Errorf("with a token that others can read: %+v", s)
+			}
+			if len(got) != 0 {
+				t.Errorf("it was sent: %s", <-got)
+			}
+			// The sender reads the files again when it tries again.
+			if err := os.Chmod(token, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for done := false; !done; {
+				select {
+				case <-r.pauses:
+				case text := <-got:
+					done = true
+					if !strings.HasPrefix(text, kind.path+" "+kind.typ) || !strings.Contains(text, " Bearer s3cret "+kind.body) {
+						t.Errorf("it got %s", text)
+					}
+				}
+			}
+			r.until(func(s outward.Status) bool { return s.Sent == 1 })
+			if text, err := outward.Check(t.Context(), r.to); err != nil || !strings.HasPrefix(text, "connected (HEAD: 201") {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}
