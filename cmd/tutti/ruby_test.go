@@ -306,7 +306,7 @@ func (r *fakeRun) report() error {
 	if r.broken {
 		status, r.exit = "failed", 6
 	}
-	raw, err := json.Marshal(ask{"transaction_uuid": r.order.Run, "status": status, "resource_statuses": r.status, "report_format": 12,
+	raw, err := json.Marshal(ask{"transaction_uuid": r.order.Run, "time": time.Now().UTC().Format(time.RFC3339Nano), "status": status, "resource_statuses": r.status, "report_format": 12,
 		"puppet_version": "8.0.0", "environment": r.order.Environment, "configuration_version": time.Now().Unix(), "logs": []any{},
 		"metrics": ask{"resources": ask{"name": "resources", "values": []any{[]any{"total", "Total", len(r.status)}}},
 			"time": ask{"name": "time", "values": []any{[]any{"config_retrieval", "Config retrieval", 1.5}}}},

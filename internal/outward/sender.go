@@ -155,7 +155,7 @@ func (s *Sender) place(ctx context.Context) error {
 	}
 	if at.Seq < was.Seq {
 		s.Logger.Warn("the log was restored: reports of runs that end from now on are sent; nodes may send results again that were sent before",
-			"for", s.to.Name, "cursor", was.Seq, "now", at.Seq)
+			"for", s.to.Name, "seq", at.Seq)
 	}
 	s.mu.Lock()
 	if s.status.Cursor = at; at.Seq < was.Seq {
