@@ -2,9 +2,15 @@ package outward_test
 
 import (
 	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -93,4 +99,57 @@ func TestKindsOverTLS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAClientCertificate sends a report to a PuppetDB that wants a certificate of its CA.
+func TestAClientCertificate(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"uuid":"x"}`)
+	}))
+	srv.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	srv.TLS.ClientCAs.AddCert(cert)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	dir := t.TempDir()
+	path := func(name, kind string, content []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	files := outward.Files{CA: path("ca.pem", "CERTIFICATE", srv.Certificate().Raw)}
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, newFake(t))
+	r.to = outward.Destination{Name: "x", Kind: outward.PuppetDB, URL: u, Timeout: time.Minute, Files: files}
+	r.start()
+	r.source.end(true)
+	<-r.pauses
+	if s := r.sender.Status(); s.Sent != 0 || s.Error == "" {
+		t.Errorf("without a certificate: %+v", s)
+	}
+	r.end()
+	r.to.Files.Certificate, r.to.Files.Key = path("c.pem", "CERTIFICATE", der), path("k.pem", "PRIVATE KEY", raw)
+	r.start()
+	r.until(func(s outward.Status) bool { return s.Sent == 1 })
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
@@ -83,8 +84,8 @@ func ParseConfig(path string, raw []byte) ([]Destination, error) {
 	r := reader{path: path}
 	d := yaml.NewDecoder(bytes.NewReader(raw))
 	var doc yaml.Node
-	if err := d.Decode(&doc); err != nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+	if err := d.Decode(&doc); err != nil || len(doc.Content) == 0 {
+		return nil, r.syntax(err)
 	}
 	var more yaml.Node
 	if d.Decode(&more) == nil {
@@ -105,6 +106,20 @@ func ParseConfig(path string, raw []byte) ([]Destination, error) {
 }
 
 type reader struct{ path string }
+
+var syntaxRE = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+
+// The method `syntax` returns an error of the YAML library with file, line and a hint.
+func (r reader) syntax(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return tutti.Errorf(tutti.CodeInvalid, "%s:1: the file is empty: write the destinations below `destinations:`, or remove the file", r.path)
+	}
+	line, text := "1", strings.TrimPrefix(err.Error(), "yaml: ")
+	if found := syntaxRE.FindStringSubmatch(err.Error()); found != nil {
+		line, text = found[1], found[2]
+	}
+	return tutti.Errorf(tutti.CodeInvalid, "%s:%s: this is no YAML: %s; indent with spaces, and close each bracket and quote", r.path, line, text)
+}
 
 func (r reader) error(n *yaml.Node, text string, args ...any) error {
 	return tutti.Errorf(tutti.CodeInvalid, "%s:%d: %s", r.path, max(n.Line, 1), fmt.Sprintf(text, args...))

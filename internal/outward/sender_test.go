@@ -441,7 +441,7 @@ func TestAConfiguration(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]string{
-		"": "EOF", "a: [": "line 1", "x": "reports.yaml:1: expected a mapping", "destinations: {}": "reports.yaml:1: no destination",
+		"": "reports.yaml:1: the file is empty", "a: [": "reports.yaml:1: this is no YAML: did not find", "a: 1\n\tb: 2": "reports.yaml:2: this is no YAML: found a tab", "x": "reports.yaml:1: expected a mapping", "destinations: {}": "reports.yaml:1: no destination",
 		"other: {}":              `reports.yaml:1: unknown key "other" (keys: destinations)`,
 		"destinations:\n  A: {}": `reports.yaml:2: destination "A": a name has`,
 		"destinations:\n  a: {}": `reports.yaml:2: destination "a" has no address`,
@@ -459,6 +459,7 @@ func TestAConfiguration(t *testing.T) {
 		"destinations:\n  a:\n    http: https://x\n    http: https://x":       `reports.yaml:4: http is there twice`,
 		"destinations:\n  a:\n    http: http://localhost\n    ca: /x":         `reports.yaml:2: destination "a": with http:`,
 		"destinations:\n  a:\n    http: https://x\n---\n":                     `a second YAML document`,
+		"# nothing": "reports.yaml:1: the file is empty", "---\n": "reports.yaml:2: expected a mapping",
 	} {
 		if _, err := outward.ParseConfig("reports.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
