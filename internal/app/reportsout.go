@@ -15,16 +15,19 @@ import (
 
 // sendReports sends the reports of ended runs to the destinations in reports.yaml, until ctx ends. The fleet does not
 // wait for the destinations, and an error of one of them does not end the server.
-func (s *Server) sendReports(ctx context.Context, group *errgroup.Group, core *server.Server) error {
+func (s *Server) sendReports(ctx context.Context, group *errgroup.Group, core *server.Server) {
 	for _, to := range s.destinations {
 		sender, err := outward.New(to, outward.Options{Dir: s.opts.Dir, Source: core.Ended(), Producer: s.config.Host, Logger: s.opts.Logger})
 		if err != nil {
-			return err
+			s.opts.Logger.Error("a destination gets no reports until the server starts again", "for", to.Name, "error", err)
+			continue
 		}
 		group.Go(func() error { sender.Run(ctx); return nil })
 	}
-	return nil
 }
+
+// maxReason bounds the error of a destination, in bytes.
+const maxReason = 500
 
 // reportsOut implements cli.ReportsOut.
 type reportsOut struct{}
@@ -41,8 +44,8 @@ func (reportsOut) List(dir string) ([]cli.ReportDestination, error) {
 	out := []cli.ReportDestination{}
 	for _, d := range found {
 		st, parked, err := outward.ReadStatus(dir, d.Name)
-		if err != nil {
-			return nil, err
+		if err != nil { // the other destinations work
+			st.Error = err.Error()
 		}
 		one := cli.ReportDestination{
 			Name: d.Name, Kind: d.Kind, Address: d.URL.Scheme + "://" + d.URL.Host, Sent: st.Sent, Waiting: st.Waiting, Dropped: st.Dropped,
@@ -63,7 +66,7 @@ func (reportsOut) Check(ctx context.Context, dir string) ([]cli.CheckedDestinati
 		one := cli.CheckedDestination{Name: d.Name}
 		var err error
 		if one.Text, err = outward.Check(ctx, d); err != nil {
-			one.Error = err.Error()
+			one.Error = tutti.InLine(tutti.Plain(err.Error(), maxReason))
 		}
 		out = append(out, one)
 	}

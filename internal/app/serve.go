@@ -20,9 +20,7 @@ import (
 // The method `serve` runs the parts of a round. When one part ends, all parts end.
 func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if err := s.sendReports(ctx, group, core); err != nil {
-		return err
-	}
+	s.sendReports(ctx, group, core)
 	d := denier{ctx: ctx, core: core, group: group}
 	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
 		Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,

@@ -90,7 +90,11 @@ func newReportsListCommand(o *options) *cobra.Command {
 			}
 			for _, d := range found {
 				if d.Error != "" {
-					fmt.Fprintf(out, "%s: waits since %s: %s\n", d.Name, d.Since.UTC().Format(time.RFC3339), d.Error)
+					since := "gets no reports"
+					if !d.Since.IsZero() {
+						since = "waits since " + d.Since.UTC().Format(time.RFC3339)
+					}
+					fmt.Fprintf(out, "%s: %s: %s\n", d.Name, since, d.Error)
 				}
 				for _, p := range d.Parked {
 					fmt.Fprintf(out, "%s: parked: run %s of %s: %s\n", d.Name, p.Run, p.Node, p.Reason)

@@ -285,7 +285,11 @@ func reports(f Facts) (out []Finding) {
 	}
 	for _, r := range f.Server.Reports {
 		if r.Error != "" && f.Now.Sub(r.Since) > reportsPatience {
-			out = append(out, Finding{What: fmt.Sprintf("%s gets no reports since %s: %s", r.Name, r.Since.UTC().Format(time.RFC3339), r.Error),
+			since := ""
+			if !r.Since.IsZero() { // zero: the server cannot read what it knows of the destination
+				since = " since " + r.Since.UTC().Format(time.RFC3339)
+			}
+			out = append(out, Finding{What: fmt.Sprintf("%s gets no reports%s: %s", r.Name, since, r.Error),
 				Means: fmt.Sprintf("%d reports wait, and the server drops them when it removes old reports", r.Waiting), Mend: "tutti server reports check"})
 		}
 		if r.Parked > 0 {

@@ -26,6 +26,9 @@ const (
 	maxReason = 500      // bytes of a reason
 )
 
+// The function `reason` makes the text of an error safe for one line of a terminal.
+func reason(text string) string { return tutti.InLine(tutti.Plain(text, maxReason)) }
+
 // refused is an answer about one report. Sending the report again does not help.
 type refused struct{ error }
 
@@ -143,7 +146,7 @@ func (c *client) post(ctx context.Context, target *url.URL, kind string, body []
 		return err
 	}
 	said := func(why string) error {
-		text := strings.TrimSpace(tutti.Plain(string(answer), maxReason))
+		text := reason(strings.TrimSpace(string(answer)))
 		if text != "" {
 			text = ": " + text
 		}
@@ -189,7 +192,10 @@ func (c *client) do(req *http.Request) (status int, location string, answer []by
 	}
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
+	if c.token != "" { // the answer may repeat the request
+		answer = bytes.ReplaceAll(answer, []byte(c.token), []byte("[token]"))
+	}
+	if taken := c.Kind == HTTP && resp.StatusCode/100 == 2; err != nil && !taken { // an endpoint takes a report by its status
 		return 0, "", nil, tutti.Wrap(tutti.CodeUnavailable, err, "%s: the answer", req.URL.Host)
 	}
 	if to, err := resp.Location(); err == nil {
@@ -209,8 +215,11 @@ func queued(answer []byte) error {
 	return nil
 }
 
-// The function `stored` checks the answer of Foreman.
+// The function `stored` checks the answer of Foreman. The answer repeats the report, so `do` may have cut it off.
 func stored(answer []byte) error {
+	if len(answer) >= maxAnswer && bytes.HasPrefix(answer, []byte("{")) {
+		return nil
+	}
 	var said map[string]json.RawMessage
 	if json.Unmarshal(answer, &said) != nil || said["error"] != nil {
 		return errors.New("this is not an answer of Foreman about a stored report")
@@ -240,7 +249,7 @@ func Check(ctx context.Context, d Destination) (string, error) {
 	case c.Kind != PuppetDB:
 		return fmt.Sprintf("connected (HEAD: %d %s); whether it accepts reports shows with the first one", status, http.StatusText(status)), nil
 	case status != http.StatusOK:
-		return "", tutti.Errorf(tutti.CodeUnavailable, "%d %s: %s", status, http.StatusText(status), tutti.Plain(string(answer), maxReason))
+		return "", tutti.Errorf(tutti.CodeUnavailable, "%d %s: %s", status, http.StatusText(status), reason(string(answer)))
 	}
 	var said struct {
 		Version string `json:"version"`

@@ -153,3 +153,45 @@ func TestAClientCertificate(t *testing.T) {
 	r.start()
 	r.until(func(s outward.Status) bool { return s.Sent == 1 })
 }
+
+// TestOddAnswers sends reports to destinations whose answers are large, are cut off, or repeat the request.
+func TestOddAnswers(t *testing.T) {
+	long := `{"id":1,"logs":["` + strings.Repeat("x", 100_000) + `"]}`
+	for name, c := range map[string]struct {
+		kind   string
+		answer func(w http.ResponseWriter, r *http.Request)
+		sent   int
+		why    string
+	}{
+		"Foreman repeats a large report": {outward.Foreman, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, long) }, 1, ""},
+		"an endpoint ends too early": {outward.HTTP, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "ok")
+		}, 1, ""},
+		"an answer repeats the token": {outward.HTTP, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, "bad "+r.Header.Get("Authorization")+"\nand more")
+		}, 0, `401 Unauthorized: bad Bearer [token]\nand more`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(c.answer))
+			t.Cleanup(srv.Close)
+			u, err := url.Parse(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := filepath.Join(t.TempDir(), "token")
+			if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := newRig(t, newFake(t))
+			r.to = outward.Destination{Name: "x", Kind: c.kind, Format: "json", URL: u, Timeout: time.Minute, Files: outward.Files{Token: token}}
+			r.start()
+			r.source.end(true)
+			got := r.until(func(s outward.Status) bool { return s.Sent > 0 || s.Error != "" })
+			if got.Sent != c.sent || got.Error != c.why {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

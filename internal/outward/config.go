@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -179,7 +180,8 @@ func (r reader) destinations(n *yaml.Node) ([]Destination, error) {
 func (r reader) destination(key, n *yaml.Node) (Destination, error) {
 	d := Destination{Name: key.Value, Timeout: defaultTimeout}
 	read := map[string]func(*yaml.Node) error{
-		"certificate": r.file(&d.Files.Certificate), "key": r.file(&d.Files.Key), "ca": r.file(&d.Files.CA), "token_file": r.file(&d.Files.Token),
+		"certificate": r.file("certificate", &d.Files.Certificate), "key": r.file("key", &d.Files.Key),
+		"ca": r.file("ca", &d.Files.CA), "token_file": r.file("token_file", &d.Files.Token),
 		"agent_runs": func(n *yaml.Node) error {
 			if n.ShortTag() != "!!bool" || n.Decode(&d.AgentRuns) != nil {
 				return r.error(n, "agent_runs %q must be true or false", n.Value)
@@ -227,10 +229,11 @@ func (r reader) destination(key, n *yaml.Node) (Destination, error) {
 	return d, nil
 }
 
-func (r reader) file(to *string) func(*yaml.Node) error {
+// The method `file` reads the path of a file. The error does not repeat the value, because it may be the secret itself.
+func (r reader) file(key string, to *string) func(*yaml.Node) error {
 	return func(n *yaml.Node) error {
 		if *to = n.Value; !filepath.IsAbs(n.Value) {
-			return r.error(n, "%q must be the absolute path of a file", n.Value)
+			return r.error(n, "%s must be the absolute path of a file", key)
 		}
 		return nil
 	}
@@ -244,12 +247,19 @@ func (r reader) url(n *yaml.Node) (*url.URL, error) {
 		return nil, r.error(n, "the address must be a URL such as https://puppetdb.example.org:8081")
 	case u.User != nil:
 		return nil, r.error(n, "the address must not have a password: write the token into a file, and name it by token_file")
+	case u.Port() != "" && !isPort(u.Port()):
+		return nil, r.error(n, "the address has the port %s; a port is a number from 1 to 65535", u.Port())
 	case u.Fragment != "":
 		return nil, r.error(n, "the address must not have a #")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		return nil, r.error(n, "http to %q would send reports in clear text: use https, or a proxy on localhost", u.Hostname())
 	}
 	return u, nil
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 func loopback(host string) bool {

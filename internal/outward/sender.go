@@ -210,7 +210,7 @@ func (s *Sender) deliver(ctx context.Context, e past.Ended) error {
 	case tutti.CodeOf(err) == tutti.CodeNotFound:
 		sent = false
 	case isRefused(err):
-		sent, parked = false, &Parked{Ended: e, Reason: tutti.Plain(err.Error(), maxReason), Since: time.Now().UTC()}
+		sent, parked = false, &Parked{Ended: e, Reason: reason(err.Error()), Since: time.Now().UTC()}
 	default:
 		return err
 	}
@@ -291,7 +291,7 @@ func (s *Sender) again(ctx context.Context) error {
 		err := s.send(ctx, p.Ended)
 		switch {
 		case isRefused(err):
-			p.Reason = tutti.Plain(err.Error(), maxReason)
+			p.Reason = reason(err.Error())
 			if err := s.park(p); err != nil {
 				return err
 			}
@@ -316,7 +316,7 @@ func (s *Sender) again(ctx context.Context) error {
 // failed notes an error. The next request uses a new connection, and reads keys and token again.
 func (s *Sender) failed(err error) {
 	s.forget()
-	text := tutti.Plain(err.Error(), maxReason)
+	text := reason(err.Error())
 	s.mu.Lock()
 	same := s.status.Error == text
 	if s.status.Error = text; s.status.Since.IsZero() {

@@ -449,7 +449,7 @@ func TestAConfiguration(t *testing.T) {
 		"destinations:\n  a:\n    http: http://x.example.org":                 `reports.yaml:3: http to "x.example.org" would send reports in clear text`,
 		"destinations:\n  a:\n    http: https://u:p@x":                        `reports.yaml:3: the address must not have a password`,
 		"destinations:\n  a:\n    http: ftp://x":                              `reports.yaml:3: the address must be a URL`,
-		"destinations:\n  a:\n    http: https://x\n    key: k":                `reports.yaml:4: "k" must be the absolute path`,
+		"destinations:\n  a:\n    http: https://x\n    key: k":                `reports.yaml:4: key must be the absolute path`,
 		"destinations:\n  a:\n    http: https://x\n    key: /k":               `reports.yaml:2: destination "a": certificate and key belong together`,
 		"destinations:\n  a:\n    puppetdb: https://x\n    format: json":      `reports.yaml:2: destination "a": only http has a format`,
 		"destinations:\n  a:\n    http: https://x\n    format: xml":           `reports.yaml:4: format "xml" must be yaml or json`,
@@ -459,6 +459,7 @@ func TestAConfiguration(t *testing.T) {
 		"destinations:\n  a:\n    http: https://x\n    http: https://x":       `reports.yaml:4: http is there twice`,
 		"destinations:\n  a:\n    http: http://localhost\n    ca: /x":         `reports.yaml:2: destination "a": with http:`,
 		"destinations:\n  a:\n    http: https://x\n---\n":                     `a second YAML document`,
+		"destinations:\n  a:\n    http: https://x:99999":                      `reports.yaml:3: the address has the port 99999`,
 		"# nothing": "reports.yaml:1: the file is empty", "---\n": "reports.yaml:2: expected a mapping",
 	} {
 		if _, err := outward.ParseConfig("reports.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -56,7 +56,7 @@ func readJSON(path string, to any) error {
 	if err == nil {
 		err = json.Unmarshal(raw, to)
 	}
-	return tutti.Wrap(tutti.CodeDamaged, err, "%s cannot be read; if you delete the file, reports go out from now on", path)
+	return tutti.Wrap(tutti.CodeDamaged, err, "%s cannot be read; delete it, and the server forgets the position, the counters or the parked reports in it", path)
 }
 
 func writeJSON(path string, v any) error {
