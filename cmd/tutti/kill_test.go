@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,8 +130,8 @@ func (c killCase) try(t *testing.T, tpl template) (outcome, error) {
 	f := tpl.fleet(t, map[string]string{c.process: killpoint.At + "=" + c.point})
 	defer f.clear(t)
 	got, err := f.outcome(t.Context())
-	if err == nil && !f.killed.Load() {
-		err = errors.New("the process never came to the point")
+	if err == nil {
+		err = f.died(t.Context())
 	}
 	return got, err
 }

@@ -322,6 +322,19 @@ func again(ctx context.Context, do func() error) error {
 	}
 }
 
+// died waits until the chosen process was killed. The process may come to its point after the last answer that the test
+// waits for.
+func (f *killFleet) died(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, killDeadline)
+	defer cancel()
+	return again(ctx, func() error {
+		if !f.killed.Load() {
+			return tutti.Errorf(tutti.CodeUnavailable, "the process never came to the point")
+		}
+		return nil
+	})
+}
+
 // runJob starts the plan once, as the n-th job, and returns all events of this job.
 func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 	var job tutti.JobID

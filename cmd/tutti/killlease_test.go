@@ -61,8 +61,8 @@ func (tpl template) exclusive(t *testing.T, env map[string]string, dies bool) (o
 	defer f.clear(t)
 	f.plan = "own"
 	got, err := f.outcome(t.Context())
-	if err == nil && dies && !f.killed.Load() {
-		err = errors.New("the process never came to the point")
+	if err == nil && dies {
+		err = f.died(t.Context())
 	}
 	for _, left := range []string{"root/var/cache/puppet/state/agent_disabled.lock", "root/var/cache/puppet/state/agent_disabled.lock.tutti"} {
 		if _, bad := os.Stat(filepath.Join(f.dir, left)); bad == nil && err == nil {

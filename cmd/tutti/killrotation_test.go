@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -114,8 +113,10 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 			return out, fmt.Errorf("%s: %w", step, err)
 		}
 	}
-	if strings.HasPrefix(env[serverProcess]+env[dbProcess], killpoint.At+"=") && !f.killed.Load() {
-		return out, errors.New("the process never came to the point")
+	if strings.HasPrefix(env[serverProcess]+env[dbProcess], killpoint.At+"=") {
+		if err := f.died(ctx); err != nil {
+			return out, err
+		}
 	}
 	err := f.lookAt(ctx, &out)
 	if err != nil {
