@@ -73,7 +73,7 @@ type eventKind struct {
 }
 
 // eventKinds is the table of kinds. Each row is in the file that defines the body of its kind.
-var eventKinds = tableOf(jobEvents, runEvents, nodeEvents, joinEvents, dataEvents, fleetEvents, operatorEvents, remoteEvents)
+var eventKinds = tableOf(jobEvents, runEvents, nodeEvents, joinEvents, dataEvents, fleetEvents, operatorEvents, remoteEvents, inventoryEvents)
 
 func tableOf(parts ...[]eventKind) map[string]eventKind {
 	out := map[string]eventKind{}

@@ -35,6 +35,7 @@ var (
 		{Name: "up", After: []tutti.StepName{"db"}, PerNode: true, Timeout: time.Minute, Wait: &tutti.WaitStep{Value: "db/ready", Equals: json.RawMessage(`{"a":1}`)}},
 	}}
 	aCertificate = tutti.NodeCertificate{Key: aDigest, Serial: "0x0005", Issuer: aDigest, Ends: at, Extensions: map[string]string{"pp_role": "db"}}
+	aHeld        = tutti.Held{Blob: aDigest, State: aDigest, At: at, Run: aRun, Environment: "production", Size: 9}
 	aStatement   = tutti.Statement{Kind: tutti.StatementCode, Body: []byte(`{"fleet":"x"}`), Signatures: []tutti.Signature{{Key: aDigest, Signature: []byte("s")}}}
 	// bodies has one body of each kind, with every field set.
 	bodies = []tutti.Body{
@@ -74,6 +75,8 @@ var (
 		&tutti.NodeConflicted{Node: aNode, Why: "two machines"},
 		&tutti.NodeKept{Node: aNode, Ticket: aDigest, Out: []tutti.Digest{aDigest}},
 		&tutti.NodeTrusts{Node: aNode, Counter: 2},
+		&tutti.NodeInventory{Node: aNode, Facts: &aHeld, Catalog: &tutti.Held{State: aDigest, At: at, Left: "it is too large"}},
+		&tutti.InventoryDropped{Part: tutti.InventoryFacts},
 		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Row: 2, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true, Moved: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Codes: map[string]tutti.Digest{"canary": aDigest}, Commits: map[string]string{"canary": "1a2b3c4d5e6f, dirty"}, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},

@@ -39,6 +39,8 @@ type Fleet struct {
 	RunsEvery time.Duration `json:"runs_every,omitempty"`
 	// Join has the rules by which machines join with their Puppet certificate. The first rule that fits decides.
 	Join []JoinRule `json:"join,omitempty"`
+	// Inventory says what the server holds about each node for queries.
+	Inventory InventoryRules `json:"inventory,omitzero"`
 	// Secrets is nil if the fleet has no secrets.
 	Secrets *SecretRules `json:"secrets,omitempty"`
 }

@@ -44,6 +44,9 @@ type Claimed struct {
 	Trust []tutti.Statement `json:"trust,omitempty"`
 	// Operators is the list of operators who sign actions, if the node has an older list.
 	Operators *tutti.Statement `json:"operators,omitempty"`
+	// Inventory says what the server wants to hold for queries, and what it holds already. Inventory is nil if it wants
+	// nothing.
+	Inventory *WantedInventory `json:"inventory,omitempty"`
 	// Unknown is the error about order fields that this release does not know. If Unknown is set,
 	// only Run and Node of the order are set. No agent may carry out an order with unknown fields.
 	Unknown error `json:"-"`
@@ -72,11 +75,12 @@ func (c *Claimed) UnmarshalJSON(raw []byte) error {
 		Trust    []tutti.Statement `json:"trust"`
 
 		Operators *tutti.Statement `json:"operators"`
+		Inventory *WantedInventory `json:"inventory"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position, Alone: in.Alone, Trust: in.Trust, Operators: in.Operators}
+	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position, Alone: in.Alone, Trust: in.Trust, Operators: in.Operators, Inventory: in.Inventory}
 	if len(in.Order) > 0 && string(in.Order) != "null" {
 		order := tutti.Order{}
 		if out.Unknown = tutti.Strictly(in.Order, &order); out.Unknown != nil {

@@ -33,6 +33,7 @@ const (
 	OpForeign    = "foreign"    // EncodeForeign → nothing
 	OpLease      = "lease"      // LeaseReport → LeaseOrder
 	OpFacts      = "facts"      // FactsSeen → nothing
+	OpInventory  = "inventory"  // EncodeInventory → nothing
 	OpRecipients = "recipients" // RecipientsQuestion → NodeRecipients
 	OpPieces     = "pieces"     // nothing → OwnPieces
 	OpBox        = "box"        // NewBox → nothing

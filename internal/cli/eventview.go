@@ -83,6 +83,9 @@ var eventViews = map[string]eventView{
 	"ca.rotated":  {act: inTrail(rotatedText)},
 	"node.trusts": {},
 
+	"node.inventory":    {},
+	"inventory.dropped": {},
+
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},
 	"job.finished": {act: inTrail(func(b *tutti.JobFinished) string {

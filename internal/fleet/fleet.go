@@ -91,6 +91,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"order":        func(n *yaml.Node) { order = n },
 		"replaced":     func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
 		"facts":        func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
+		"inventory":    func(n *yaml.Node) { fleet.Inventory = inventory(r, n) },
 		"secrets":      func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
 		"join":         func(n *yaml.Node) { join = n },
 

@@ -42,6 +42,9 @@ type Registry struct {
 	// Asking has the machines that have asked to join with their Puppet certificate, by name and public key.
 	Asking map[tutti.NodeName]map[tutti.Digest]*Asking
 
+	// Inventories is how many bytes the inventories of all nodes have.
+	Inventories int64
+
 	epoch   uint64 // the present epoch
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
@@ -80,7 +83,8 @@ type Node struct {
 	Tickets     Tickets
 	// The CAs and the issuer that the node trusts. The node reports them after it has joined. Before this report,
 	// Pinned is zero.
-	Pinned tutti.Pinned
+	Pinned    tutti.Pinned
+	Inventory *tutti.NodeInventory // what the server holds for queries; nil if it holds nothing
 	// trusted has the groups whose condition fits the node's certificate.
 	trusted []tutti.GroupName
 	Trusts  uint64 // the last statement about code keys that the node follows
@@ -113,6 +117,7 @@ func (r *Registry) apply(e tutti.Event) {
 	r.Operators.Apply(e)
 	r.applyPause(e)
 	r.applyJoin(e)
+	r.applyInventory(e)
 	switch b := e.Body.(type) {
 	case *tutti.EpochBegun:
 		r.epoch, r.EpochAt = b.Number, e.Seq
@@ -320,6 +325,7 @@ func (r *Registry) revoke(id tutti.TokenID) {
 // The method `drop` makes the key of a node invalid, and the token with which the node joined. So a removed machine
 // cannot come back with the same token.
 func (r *Registry) drop(n *Node) {
+	r.hold(n, nil)
 	delete(r.Keys, n.Key)
 	r.Revoked = append(r.Revoked, n.Key)
 	maps.DeleteFunc(r.Claims, func(_ tutti.RunID, of *Node) bool { return of == n })

@@ -73,6 +73,7 @@ type content struct {
 	keeps  []retain.Ended // the runs in `ended` whose reports stay
 	// foreign has the reports of foreign runs.
 	foreign foreignReports
+	holds   inventories
 	said    *tutti.ReportsRetired // the last event ReportsRetired; nil if there was none yet
 }
 
@@ -99,6 +100,11 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 		case *tutti.RunForeign:
 			c.foreign.add(e, b)
 			return true
+		case *tutti.NodeInventory: // only the last of each node counts
+			c.holds.add(e)
+			return true
+		case *tutti.NodeEnrolled, *tutti.NodeRemoved, *tutti.InventoryDropped:
+			c.holds.add(e)
 		}
 		note(c.named, entry.Raw)
 		return true
@@ -114,6 +120,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 			c.needed[of.Report], c.needed[of.Log] = "the report of run "+string(of.Run), "the log of run "+string(of.Run)
 		}
 	}
+	c.holds.name(c)
 	c.foreign.name(c, k.opts.KeepReports.For, now)
 	if taken := k.taken.Load(); taken != nil {
 		c.named[taken.State], c.needed[taken.State] = true, "the latest snapshot"

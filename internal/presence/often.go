@@ -70,6 +70,20 @@ func (p Nodes) MayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
 	return p.used(n, now, bytes, MaxReports, func(of *seat) *perHour { return &of.reports })
 }
 
+// MaxInventory limits the bytes of inventories that a node sends within an hour. maxHolds is how many inventories a node
+// sends per minute.
+const (
+	MaxInventory = 32 << 20
+	maxHolds     = 6
+)
+
+// MayHold counts the bytes of an inventory. If a limit would be exceeded, MayHold counts no bytes and returns
+// false.
+func MayHold(p Nodes, n tutti.NodeName, now time.Time, bytes int) bool {
+	return p.counted(n, now, maxHolds, func(of *seat) *perMinute { return &of.holds }) &&
+		p.used(n, now, bytes, MaxInventory, func(of *seat) *perHour { return &of.held })
+}
+
 // HasRoomToTell reports whether foreign runs of a node may add this many bytes to the log.
 func (p Nodes) HasRoomToTell(n tutti.NodeName, now time.Time, bytes int) bool {
 	p.mu.RLock()

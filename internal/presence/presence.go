@@ -46,6 +46,8 @@ type seat struct {
 	tells   perMinute // how often the node sent a report of a foreign run
 	told    perHour   // bytes of the node's foreign runs in the log
 	reports perHour   // bytes of the reports of its foreign runs
+	held    perHour   // bytes of its inventories
+	holds   perMinute // its inventories
 	boxes   perHour   // how often the node changed its key for secrets
 }
 

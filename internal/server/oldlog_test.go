@@ -393,7 +393,10 @@ func everythingHappens(t *testing.T, p *trimming) {
 	}
 	p.jobs(t, 2)
 	second, web := p.Join("db-02", "tokened"), p.Join("web-01")
-	p.Push(everyFleet)
+	p.Push(holdsAll)
+	mustHold(t, p.db, tutti.InventoryFacts, "facts of db-01")
+	mustHold(t, p.db, tutti.InventoryCatalog, "catalog of db-01")
+	p.Push(everyFleet + "inventory: {facts: true}\n")
 	p.PushHeld("notify { 'held': }\n", tutti.CodeReaction{Confirm: true})
 	_, err := p.ReleaseCode(ctx, "")
 	must(err)

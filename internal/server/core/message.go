@@ -28,7 +28,7 @@ func OrMissing(err error) error {
 type OpKey struct{}
 
 // The variable `tells` is the list of the operations with which a node reports events on the node.
-var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
+var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive, wire.OpInventory}
 
 // refusalOf returns the code with which the server refuses a message from a machine that is not the node now. For an
 // operation in the list `tells`, this code makes the machine keep the message and send it again. The reason is that

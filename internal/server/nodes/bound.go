@@ -57,6 +57,8 @@ func mostBytes(op string) int {
 		return 1 << 20
 	case wire.OpForeign:
 		return maxForeign
+	case wire.OpInventory:
+		return tutti.MaxCatalogBlob + maxSmall
 	case wire.OpAsk:
 		return data.MaxFilter + maxSmall
 	case wire.OpPublish:
@@ -164,7 +166,7 @@ const maxParts = 20_000
 // messages of some operations only the first line is JSON, and other content follows.
 func checkParts(op string, payload []byte) error {
 	switch op {
-	case wire.OpForeign, wire.OpResult:
+	case wire.OpForeign, wire.OpResult, wire.OpInventory:
 		payload, _, _ = bytes.Cut(payload, []byte("\n"))
 	case wire.OpBox:
 	default:

@@ -44,6 +44,7 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		out.Alone = tx.alone(n)
 		out.Trust = tx.trusts(n, in.Trusts)
 		out.Operators = tx.acting(in.Operators)
+		out.Inventory = wantedInventory(tx, n)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 		if r == nil || s.Presence.OnTrial(n.Node) {
 			return nil

@@ -40,6 +40,7 @@ func (s *Nodes) nodeOps() map[string]nodeOp {
 		wire.OpLease:    s.lease,
 		wire.OpFacts:    s.facts,
 
+		wire.OpInventory:  s.inventory,
 		wire.OpRecipients: s.recipients,
 		wire.OpPieces:     s.pieces,
 		wire.OpBox:        s.box,
@@ -99,7 +100,7 @@ func price(op string, size int) int {
 	switch op {
 	case wire.OpBox, wire.OpLive, wire.OpTrust, wire.OpPieces:
 		return share.CostOfQuestion(size)
-	case wire.OpBlobPut: // the server computes the digest before it knows whether the node may send the content
+	case wire.OpBlobPut, wire.OpInventory: // the server computes the digest before it knows whether the node may send the content
 		return share.CostOfDigest(size)
 	case wire.OpRenew:
 		return share.CostOfRenewal

@@ -398,6 +398,7 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 	}
 	if !same {
 		tx.Emit(by, set)
+		tx.dropInventory(set.Fleet.Inventory)
 	}
 	for i, u := range plan {
 		tx.MayCut()
