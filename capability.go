@@ -23,6 +23,9 @@ const CapabilityRotateCA Capability = "rotate_ca"
 // CapabilityStatements belongs to an agent that can read the statements of code keys (ADR 0026).
 const CapabilityStatements Capability = "statements"
 
+// CapabilityInventory belongs to an agent that sends its facts and catalogs for queries (ADR 0036).
+const CapabilityInventory Capability = "inventory"
+
 // orderOption is a capability that an agent needs if an order uses a certain field.
 type orderOption struct {
 	name  Capability
@@ -52,7 +55,7 @@ var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_fac
 // Capabilities returns the sorted list of all capabilities of this release. An agent sends this list
 // with each claim.
 func Capabilities() []Capability {
-	all := []Capability{CapabilityRun, CapabilityFacts, CapabilityStatements, CapabilityRotateCA}
+	all := []Capability{CapabilityRun, CapabilityFacts, CapabilityStatements, CapabilityRotateCA, CapabilityInventory}
 	for _, option := range orderOptions {
 		all = append(all, option.name)
 	}

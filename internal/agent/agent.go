@@ -166,9 +166,10 @@ type Agent struct {
 	// lookAgain signals that Puppet may have left another report, or that the agent can send
 	// its outbox.
 	lookAgain chan struct{}
-	boxing    sync.Mutex    // allows only one rotation of the node's key for secrets at a time
-	collects  chan struct{} // facts are being collected after a run
-	tellAgain chan struct{} // the server may not have the node's present facts
+	boxing    sync.Mutex            // allows only one rotation of the node's key for secrets at a time
+	collects  chan struct{}         // facts are being collected after a run
+	tellAgain chan struct{}         // the server may not have the node's present facts
+	wanted    atomic.Pointer[wants] // nil if the server wants no inventory
 	exchange  *exchange
 	told      map[tutti.RunID]tutti.Result // results that the server has and that are not on disk yet; only the claim loop uses this map
 	debts     ledger                       // only the claim loop uses it
@@ -510,7 +511,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 
 // The method `claim` asks for the next order.
 func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
-	trusts, listed := a.opts.Signers.Trusts(), a.opts.Acting.Listed()
+	asked, trusts, listed := time.Now(), a.opts.Signers.Trusts(), a.opts.Acting.Listed()
 	claimed, err := call[wire.Claimed](ctx, a, wire.OpClaim, wire.Claim{
 		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server, Trusts: &trusts, Operators: &listed,
 	})
@@ -524,6 +525,7 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 		}
 	}
 	a.toldAlone(claimed.Alone)
+	a.hearWants(claimed.Inventory, asked)
 	if err := a.trust(claimed.Trust); err != nil {
 		return claimed, err
 	}

@@ -77,7 +77,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 	if a.opts.Facts == nil {
 		return
 	}
-	f := &factsWatch{Agent: a}
+	f, held := &factsWatch{Agent: a}, &inventory{Agent: a, sent: map[tutti.InventoryPart]sentPart{}, rests: map[tutti.InventoryPart]time.Time{}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -92,6 +92,11 @@ func (a *Agent) tellFacts(ctx context.Context) {
 		}
 		f.look(time.Now())
 		err := f.tell(ctx)
+		if holds := held.tell(ctx, f.dir, f.now, time.Now()); errorText(holds) != held.said && ctx.Err() == nil {
+			if held.said = errorText(holds); holds != nil {
+				a.opts.Logger.Info("the server does not have the facts and catalog of this node for queries", "error", holds)
+			}
+		}
 		if said := errorText(err); said != f.said && ctx.Err() == nil {
 			if f.said = said; err != nil {
 				a.opts.Logger.Info("the server does not know yet which facts the node has", "error", err)

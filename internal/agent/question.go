@@ -214,7 +214,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		}
 	}
 	if s.local {
-		return response{"verdict": tutti.GateGo, "reason": "a local run"}, nil
+		return response{"verdict": tutti.GateGo, "reason": "a local run"}, nil // its catalog is not for queries
 	}
 	handed = withoutPlaces(handed)
 	for {
@@ -225,7 +225,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		wait := retryAfter
 		switch {
 		case err == nil && gated.Verdict != tutti.GateHold:
-			return response{"verdict": gated.Verdict, "reason": gated.Reason}, nil
+			return response{"verdict": gated.Verdict, "reason": gated.Reason, "holds": s.agent.holdsCatalogs()}, nil
 		case err == nil:
 			wait = holdAfter
 			s.agent.sendLive([]tutti.Live{{Run: handed.Run, At: time.Now().UTC(), Phase: "gate", Message: gated.Reason}})

@@ -213,6 +213,7 @@ type reply struct {
 	Digests  map[string]tutti.Digest    `json:"digests"`
 	Seq      uint64                     `json:"seq"`
 	Verdict  tutti.GateVerdict          `json:"verdict"`
+	Holds    bool                       `json:"holds"`
 	Reason   string                     `json:"reason"`
 	Released bool                       `json:"released"`
 	Lags     []tutti.Lag                `json:"lags"`

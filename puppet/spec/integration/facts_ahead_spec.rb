@@ -187,6 +187,7 @@ RSpec.describe 'facts that are collected ahead' do
     first.write(plugin, fact.call("'two'"))
     parent.collect(first.dir)
     expect(now['changed']).to eq(['mine'])
+    expect(JSON.parse(File.read(first.path("#{first.run}/facts-held.json")))).to include('mine' => 'two', 'kernel' => 'Linux')
     expect(now['facts']).not_to eq(first.agent.asked('gate').first['facts_digest'])
   end
 

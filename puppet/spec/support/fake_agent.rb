@@ -27,9 +27,10 @@ class FakeAgent
   end
 
   # @!attribute sealed [Hash] secrets, by key; a hiera key begins with `hiera/`
+  # @!attribute holds [Boolean, nil] whether the server holds catalogs for queries
   # @!attribute awaited [Hash] the keys of secrets that are not sealed to the node yet, by the key that lacks an
   #   answer
-  attr_accessor :local, :mode, :values, :hiera, :exports, :sealed, :awaited
+  attr_accessor :local, :mode, :values, :hiera, :exports, :sealed, :awaited, :holds
 
   def on(operation, &block)
     @handlers[operation] = block
@@ -115,7 +116,7 @@ class FakeAgent
   end
 
   def answer_gate(_request)
-    { ok: true, verdict: 'go' }
+    { ok: true, verdict: 'go', holds: @holds }
   end
 
   def answer_asked(_request)

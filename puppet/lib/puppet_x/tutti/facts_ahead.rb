@@ -16,6 +16,9 @@ module PuppetX
       # NOW is the file with the result of comparing the new facts with the facts of a run. The file is in
       # the directory of this run, and the agent reads it.
       NOW = 'facts-now.json'
+      # HELD is the file with all new facts. The agent sends the file to the server, if the server holds facts for
+      # queries (ADR 0036). The file is in the same directory and is written before NOW.
+      HELD = 'facts-held.json'
       # NAMES is the largest number of changed facts that the file NOW names.
       NAMES = 10
       # LIMIT is the time limit, in seconds, for a collection that the agent has lost.
@@ -276,6 +279,7 @@ module PuppetX
       def compare(values, external, outside)
         volatile = @order.volatile_facts
         before = JSON.parse(File.read(file('../facts.json'))).merge(outside_before)
+        Journal.replace(file("../#{HELD}"), values)
         values = values.merge(outside.facts)
         changed = FactsDigest.changed(before, values, volatile)
         Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES),

@@ -159,7 +159,7 @@ module PuppetX
       def gate(catalog)
         waits(Run.current.waits.noted)
         phase('gate')
-        verdict, reason = Run.current.gate(catalog)
+        verdict, reason, holds = Run.current.gate(catalog)
         phase('gate', 'verdict' => verdict, 'reason' => reason)
         unless verdict == 'go' && @order.mode != 'compile'
           Puppet.notice("tutti: stopped at the gate: #{reason || verdict}; nothing is applied")
@@ -167,6 +167,7 @@ module PuppetX
           exit STOPPED
         end
         @gate_passed = true
+        hold(catalog) if holds == true && @order.mode == 'apply'
         phase('convert')
       end
 
@@ -222,6 +223,14 @@ module PuppetX
         @told = FactsAhead::Told.by(@facts)
         @facts_age = @facts&.age&.round(3)
         @fact_costs = @facts&.costs
+      end
+
+      # Stores the catalog for queries (ADR 0036). If the catalog cannot be stored, the run still continues.
+      def hold(catalog)
+        require_relative 'held_catalog'
+        HeldCatalog.write(@dir, catalog, (@order.code unless @order.agent?))
+      rescue StandardError => e
+        Puppet.warning("tutti: cannot keep the catalog for queries: #{e.message}")
       end
 
       # Reports the questions for which this compile waits.

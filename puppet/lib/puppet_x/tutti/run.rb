@@ -140,13 +140,14 @@ module PuppetX
       end
 
       # Reports what the compile has read and would publish, and waits for the verdict.
-      # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
+      # @return [Array] the verdict, its reason, and whether the server holds catalogs for queries; without a verdict,
+      #   the code and the message of the failure
       def gate(catalog)
         @applies = true
         @client.call('gate', {
                        'catalog' => description(catalog), 'exports' => order.agent? ? [] : Exports.of(catalog),
                        'values' => Values.of(catalog), **asked
-                     }, timeout: order.gate_timeout).values_at('verdict', 'reason')
+                     }, timeout: order.gate_timeout).values_at('verdict', 'reason', 'holds')
       rescue NoAnswer => e
         [e.code, e.message]
       end
