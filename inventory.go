@@ -25,9 +25,9 @@ func (r InventoryRules) Wants(part InventoryPart) bool {
 // Limits of an inventory.
 const (
 	MaxFactsBlob     = 1 << 20  // bytes of a node's facts in gzip
-	MaxFactsJSON     = 16 << 20 // bytes of a node's facts as JSON
+	MaxFactsJSON     = 8 << 20  // bytes of a node's facts as JSON
 	MaxCatalogBlob   = 4 << 20  // bytes of a node's catalog in gzip
-	MaxCatalogJSON   = 64 << 20 // bytes of a node's catalog as JSON
+	MaxCatalogJSON   = 32 << 20 // bytes of a node's catalog as JSON
 	MaxInventoryLeft = 200      // bytes of the reason why a part is left out
 	// MaxInventories is the largest number of bytes that all nodes together hold.
 	MaxInventories = 16 << 30

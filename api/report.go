@@ -10,6 +10,7 @@ import (
 // Reports returns Puppet's reports about runs, if the server still has them. All text is safe for
 // terminals (Plain). A value that Puppet marked as Sensitive is shown as `[redacted]`.
 type Reports interface {
+	Inventories
 	// RunReport returns a run with its report. The argument run is the id of a run, or the name of a node, which means
 	// the node's latest run. The argument run can also be the beginning or the end of an id. The part of an id must
 	// have at least four characters and fit only one stored run. A node name has priority over a part of an id. The

@@ -113,7 +113,7 @@ func TestALargeInventoryIsLeftOut(t *testing.T) {
 	noise := make([]byte, 5<<20)
 	_, _ = rand.Read(noise) // never fails
 	cases := map[string]string{
-		"the node has more than 64 MiB of catalog":           strings.Repeat(" ", 64<<20+1),
+		"the node has more than 32 MiB of catalog":           strings.Repeat(" ", 32<<20+1),
 		"the node has more than 4 MiB of compressed catalog": hex.EncodeToString(noise),
 	}
 	for _, left := range slices.Sorted(maps.Keys(cases)) {

@@ -71,6 +71,7 @@ type Look func(ctx context.Context, f func(View) error) error
 // the lists of the other interfaces. All methods are safe for concurrent calls.
 type Reader struct {
 	histories
+	inventories
 	look  Look
 	past  Past
 	blobs tutti.Blobs
@@ -80,7 +81,7 @@ type Reader struct {
 // New returns a reader.
 func New(look Look, past Past, blobs tutti.Blobs) *Reader {
 	rd := &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
-	rd.histories = histories{rd}
+	rd.histories, rd.inventories = histories{rd}, inventories{rd, make(chan struct{}, queriesAtOnce)}
 	return rd
 }
 

@@ -31,7 +31,7 @@ const (
 // that may call the route.
 var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
-	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,
+	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders, "inventory/query": byReaders,
 	"tokens/create": "nodes", "tokens/list": "nodes", "tokens/revoke": "nodes", "join/ca": "admin", "join/show": "nodes",
 	"operators/issue": "", "operators/renew": byAll + " none", "operators/list": byAll, "operators/revoke": "", "access/explain": byAll,
 	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/pending": "nodes", "nodes/approve": "nodes", "nodes/reject": "nodes", "nodes/show": byReaders,

@@ -20,6 +20,7 @@ import (
 type Client struct {
 	joins
 	histories
+	inventories
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
@@ -55,7 +56,7 @@ func NewClient(base string, client *http.Client) *Client {
 	own := *client
 	own.CheckRedirect = noRedirect
 	c := &Client{base: base, http: &own}
-	c.joins, c.histories = joins{c}, histories{c}
+	c.joins, c.histories, c.inventories = joins{c}, histories{c}, inventories{c}
 	return c
 }
 

@@ -108,6 +108,7 @@ const (
 	callAudit    = "audit/read"
 	callAskNodes = "remote/ask"
 	callRunLog   = "runs/log"
+	callQuery    = "inventory/query"
 	callEnrol    = "enrol"
 	callJoin     = "join"
 )
@@ -231,6 +232,7 @@ func (s Services) routes() map[string]route {
 		callAudit:    {reads, smallBody, true, stream(s.Audits.ReadAudit)},
 		callAskNodes: {asksPuppet, maxBody, true, stream(s.Remotes.AskNodes)},
 		callRunLog:   {reads, smallBody, true, stream(s.Reports.RunLog)},
+		callQuery:    {reads, smallBody, true, stream(s.Reports.Query)},
 		callPutBlob: {codes, maxBlob, false, func(w http.ResponseWriter, r *http.Request, body []byte) {
 			out, err := s.Codes.PutBlob(r.Context(), body)
 			write(w, out, err)

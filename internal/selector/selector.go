@@ -96,8 +96,16 @@ func Parse(text string) (*Selector, error) {
 	return s, nil
 }
 
+// common are the options of all expressions.
+var common = []cel.EnvOption{
+	cel.CrossTypeNumericComparisons(true), // facts are JSON, where 4 and 4.0 are the same number
+	cel.OptionalTypes(),
+	cel.ParserRecursionLimit(maxNested),
+	cel.ParserExpressionSizeLimit(MaxText),
+}
+
 func environment() (*cel.Env, error) {
-	return cel.NewEnv(
+	return cel.NewEnv(append([]cel.EnvOption{
 		cel.Variable("node", cel.StringType),
 		cel.Variable("groups", cel.ListType(cel.StringType)),
 		cel.Variable("outcome", cel.StringType),
@@ -110,11 +118,7 @@ func environment() (*cel.Env, error) {
 		cel.Variable("agent", cel.StringType),
 		cel.Variable("puppet", cel.StringType),
 		cel.Variable("facts", cel.MapType(cel.StringType, cel.DynType)),
-		cel.CrossTypeNumericComparisons(true), // facts are JSON, where 4 and 4.0 are the same number
-		cel.OptionalTypes(),
-		cel.ParserRecursionLimit(maxNested),
-		cel.ParserExpressionSizeLimit(MaxText),
-	)
+	}, common...)...)
 }
 
 // hint helps a user who has given a single word instead of an expression.

@@ -1,0 +1,501 @@
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/selector"
+)
+
+const (
+	// queryTime is how long a query may take.
+	queryTime = 5 * time.Minute
+	// queriesAtOnce is how many queries the server answers at the same time. The others wait.
+	queriesAtOnce = 2
+	maxShown      = 50  // paths of a query
+	maxPath       = 500 // bytes of a path
+)
+
+// inventories has the method of a Reader about facts and catalogs.
+type inventories struct {
+	rd   *Reader
+	turn chan struct{}
+}
+
+// query is a checked api.Query.
+type query struct {
+	of    api.QueryOf
+	on    *selector.Selector
+	where *selector.Row
+	show  [][]string
+	now   time.Time
+	blobs tutti.Blobs
+}
+
+// subject is the name of a row in expressions.
+var subject = map[api.QueryOf]string{
+	api.QueryFacts: "facts", api.QueryResources: "resource", api.QueryClasses: "class", api.QueryRuns: "run",
+}
+
+// part is the part of the inventory that a query reads.
+var part = map[api.QueryOf]tutti.InventoryPart{
+	api.QueryFacts: tutti.InventoryFacts, api.QueryResources: tutti.InventoryCatalog, api.QueryClasses: tutti.InventoryCatalog,
+}
+
+// asked is what a query needs of one node. It does not change when the fold does.
+type asked struct {
+	node    selector.Node
+	facts   *tutti.Held
+	catalog *tutti.Held
+	lack    string // why the server holds nothing of this node
+	old     string // see api.QueriedNode
+	runs    []api.RunReport
+}
+
+// Query implements tutti.Inventories.
+func (i inventories) Query(ctx context.Context, in api.Query, yield func(api.QueriedNode) error) error {
+	q, err := i.parse(in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTime, tutti.Errorf(tutti.CodeDeadline,
+		"the query took longer than %s: let --on select fewer nodes", queryTime))
+	defer cancel()
+	select {
+	case i.turn <- struct{}{}:
+		defer func() { <-i.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	nodes, err := i.nodes(ctx, q)
+	if err != nil {
+		return err
+	}
+	return inOrder(ctx, nodes, q.answer, yield)
+}
+
+func (i inventories) parse(in api.Query) (*query, error) {
+	name := subject[in.Of]
+	if name == "" {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "a query of %q: there are facts, resources, classes and runs", string(in.Of))
+	}
+	q := &query{of: in.Of, now: time.Now(), blobs: i.rd.blobs}
+	var err error
+	if q.on, err = selector.Parse(in.On); err != nil {
+		return nil, err
+	}
+	if q.where, err = selector.ParseRow(name, in.Where); err != nil {
+		return nil, err
+	}
+	if len(in.Show) > maxShown {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "--show: %d paths, at most %d", len(in.Show), maxShown)
+	}
+	for _, path := range in.Show {
+		steps := strings.Split(path, ".")
+		if len(path) > maxPath || slices.Contains(steps, "") {
+			return nil, tutti.Errorf(tutti.CodeInvalid, "--show %q: a path has names with points between them, like os.release.major", path)
+		}
+		q.show = append(q.show, steps)
+	}
+	return q, nil
+}
+
+// The method `nodes` returns the nodes that a query is about, sorted by name. If a selector needs facts, these are not
+// decided yet.
+func (i inventories) nodes(ctx context.Context, q *query) ([]asked, error) {
+	var out []asked
+	err := i.rd.look(ctx, func(v View) error {
+		rules := v.Fleet().Inventory
+		if err := q.mayAsk(rules); err != nil {
+			return err
+		}
+		runs := map[tutti.NodeName][]api.RunReport{}
+		if q.of == api.QueryRuns {
+			for _, r := range v.Engine.Runs {
+				runs[r.Node] = append(runs[r.Node], v.runReport(r))
+			}
+		}
+		paused := v.Paused(v.Now)
+		for _, n := range v.Registry.Nodes {
+			view := v.node(n)
+			view.Paused = paused(n.Node)
+			a := asked{node: selector.Of(view), facts: n.Inventory.Part(tutti.InventoryFacts), catalog: n.Inventory.Part(tutti.InventoryCatalog), runs: runs[n.Node]}
+			switch {
+			case slices.Contains(view.TooOldFor, tutti.CapabilityInventory):
+				a.lack = tutti.TooOld(n.Node, view.Version, []tutti.Capability{tutti.CapabilityInventory})
+			case view.Observed:
+				a.lack = "the node is observed, so Tutti starts no Puppet on it"
+			default:
+				a.lack = "the node has sent nothing yet: a node sends its facts and its catalog after its next run in mode apply"
+			}
+			held := n.Inventory.Part(part[q.of])
+			switch {
+			case held == nil:
+			case view.Conflicted != "":
+				a.old = "two machines say that they are this node, so the server takes nothing from it"
+			case view.Foreign && view.RunAt.After(held.At):
+				a.old = "Puppet has run since without Tutti"
+			case view.Observed:
+				a.old = "the node is observed now"
+			}
+			out = append(out, a)
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b asked) int { return cmp.Compare(a.node.Name, b.node.Name) })
+	return out, err
+}
+
+// The method `mayAsk` refuses a query for which the server holds nothing.
+func (q *query) mayAsk(rules tutti.InventoryRules) error {
+	names, all := q.on.Facts()
+	if !rules.Facts && (q.of == api.QueryFacts || all || len(names) > 0) {
+		return notHeld("facts")
+	}
+	if !rules.Resources && part[q.of] == tutti.InventoryCatalog {
+		return notHeld("resources")
+	}
+	return nil
+}
+
+func notHeld(what string) error {
+	return tutti.Errorf(tutti.CodeConflict, "the server does not hold the %s of nodes; write into the fleet file: inventory: {%s: true}, push it with tutti code push, and converge",
+		what, what)
+}
+
+// The method `answer` answers the query for one node. The result is nil if the node is not selected.
+func (q *query) answer(ctx context.Context, a asked) (*api.QueriedNode, error) {
+	out := &api.QueriedNode{Node: a.node.Name}
+	chosen, err := q.on.Decide(a.node, nil, q.now)
+	var facts map[string]any
+	if err == nil && (chosen == selector.NeedsFacts || chosen == selector.Yes && q.of == api.QueryFacts) {
+		lack := ""
+		if facts, lack, err = readFacts(ctx, q.blobs, a); lack != "" {
+			if chosen == selector.NeedsFacts {
+				lack = "nobody knows whether --on selects the node: " + lack
+			}
+			out.Unknown = lack
+			return out, nil
+		}
+		if err == nil && chosen == selector.NeedsFacts {
+			chosen, err = q.on.Decide(a.node, facts, q.now)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		out.Unknown = plain.Words(err.Error())
+		return out, nil
+	case chosen != selector.Yes:
+		return nil, nil //nolint:nilnil // the node is not selected
+	}
+	switch q.of {
+	case api.QueryFacts:
+		q.told(out, a.facts, a.old)
+		err = q.row(out, a.node, "", facts)
+	case api.QueryRuns:
+		err = q.runs(out, a)
+	default:
+		if a.catalog == nil || a.catalog.Left != "" {
+			out.Unknown = a.lacks(a.catalog)
+			return out, nil
+		}
+		q.told(out, a.catalog, a.old)
+		err = q.resources(ctx, out, a)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		out.Unknown = plain.Words(err.Error())
+	}
+	if len(out.Rows) == 0 && out.Unknown == "" {
+		return nil, nil //nolint:nilnil // the node has no row for the query
+	}
+	return out, nil
+}
+
+// The method `told` notes which content the rows come from.
+func (q *query) told(out *api.QueriedNode, held *tutti.Held, old string) {
+	out.At, out.Environment, out.Run, out.Old = held.At, held.Environment, held.Run, old
+}
+
+// The method `lacks` returns the reason why the server has no content.
+func (a asked) lacks(held *tutti.Held) string {
+	if held != nil && held.Left != "" {
+		return held.Left
+	}
+	return a.lack
+}
+
+// readFacts returns the facts of a node, or the reason why the server does not have them.
+func readFacts(ctx context.Context, blobs tutti.Blobs, a asked) (facts map[string]any, lack string, err error) {
+	if a.facts == nil || a.facts.Left != "" {
+		return nil, a.lacks(a.facts), nil
+	}
+	content, err := open(ctx, blobs, tutti.InventoryFacts, a.facts)
+	if err != nil {
+		return nil, "", err
+	}
+	raw, err := io.ReadAll(content)
+	if err == nil {
+		facts, err = selector.ParseFacts(raw)
+	}
+	return facts, "", err
+}
+
+// The function `open` reads a blob of an inventory. The reader ends with an error if the node has sent more than it may.
+func open(ctx context.Context, blobs tutti.Blobs, part tutti.InventoryPart, held *tutti.Held) (io.Reader, error) {
+	raw, err := blobs.Get(ctx, held.Blob)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return nil, tutti.Errorf(tutti.CodeDamaged, "its %s was stored and is gone: the server's disk has lost it, or the node has sent another one just now; "+
+			"ask again, and see: tutti doctor, on the server", part)
+	}
+	if err != nil {
+		return nil, err
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, damaged(part, err)
+	}
+	_, most := part.Most()
+	return &bounded{unzipped, most, part}, nil
+}
+
+func damaged(part tutti.InventoryPart, err error) error {
+	return tutti.Wrap(tutti.CodeDamaged, err, "the node has sent a damaged %s", part)
+}
+
+// bounded is a reader that returns an error after a number of bytes.
+type bounded struct {
+	from io.Reader
+	left int64
+	part tutti.InventoryPart
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left+1)])
+	if b.left -= int64(n); b.left < 0 {
+		return n, damaged(b.part, errors.New("it is too large"))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = damaged(b.part, err)
+	}
+	return n, err
+}
+
+// The method `row` adds a row to the answer if the condition is true for it.
+func (q *query) row(out *api.QueriedNode, node selector.Node, name string, row map[string]any) error {
+	holds, err := q.where.Holds(node, row, q.now)
+	if err != nil || !holds {
+		return err
+	}
+	shown := api.QueryRow{Name: plain.Words(name)}
+	values := []any{row}
+	if len(q.show) > 0 {
+		values = values[:0]
+		for _, path := range q.show {
+			values = append(values, at(row, path))
+		}
+	}
+	for _, value := range values {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("a value cannot be shown: %w", err)
+		}
+		shown.Values = append(shown.Values, raw)
+	}
+	out.Rows = append(out.Rows, shown)
+	return nil
+}
+
+// The function `at` returns the part of a value at a path, or nil.
+func at(value any, path []string) any {
+	for _, step := range path {
+		of, is := value.(map[string]any)
+		if !is {
+			return nil
+		}
+		value = of[step]
+	}
+	return value
+}
+
+// The method `resources` adds the resources or classes of a node's catalog. The method reads one resource at a time. If
+// nobody knows whether the condition is true for a resource, the other resources are still in the answer.
+func (q *query) resources(ctx context.Context, out *api.QueriedNode, a asked) error {
+	content, err := open(ctx, q.blobs, tutti.InventoryCatalog, a.catalog)
+	if err != nil {
+		return err
+	}
+	var unknown error
+	count := 0
+	err = eachResource(content, func(raw json.RawMessage) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row, err := selector.ParseFacts(raw)
+		if err != nil {
+			return err
+		}
+		kind, _ := row["type"].(string)
+		title, _ := row["title"].(string)
+		name := kind + "[" + title + "]"
+		if q.of == api.QueryClasses {
+			if kind != "Class" {
+				return nil
+			}
+			name = title
+			row["name"] = title
+			delete(row, "type")
+			delete(row, "title")
+		}
+		if row["parameters"] == nil {
+			row["parameters"] = map[string]any{}
+		}
+		if err := q.row(out, a.node, name, row); err != nil {
+			if count++; unknown == nil {
+				unknown = fmt.Errorf("%s: %w%s", name, err, hides(row, err))
+			}
+		}
+		return nil
+	})
+	if err == nil && count > 1 {
+		unknown = fmt.Errorf("%w (and %d more resources)", unknown, count-1)
+	}
+	if err == nil {
+		err = unknown
+	}
+	return err
+}
+
+// The function `hides` returns a hint if an expression asks for a parameter whose value the node has left out.
+func hides(row map[string]any, err error) string {
+	names, _ := row["hidden"].([]any)
+	for _, name := range names {
+		if text, _ := name.(string); strings.Contains(err.Error(), "no such key: "+text+";") {
+			return "; the node does not send the value of " + text + ", because it may be a secret"
+		}
+	}
+	return ""
+}
+
+// eachResource reads {"resources": [...]} and calls f for each resource.
+func eachResource(content io.Reader, f func(json.RawMessage) error) error {
+	decoder := json.NewDecoder(content)
+	for _, want := range []json.Token{json.Delim('{'), "resources", json.Delim('[')} {
+		got, err := decoder.Token()
+		if err == nil && got != want {
+			err = fmt.Errorf("it has %v where %v belongs", got, want)
+		}
+		if err != nil {
+			return damaged(tutti.InventoryCatalog, err)
+		}
+	}
+	for decoder.More() {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
+			return damaged(tutti.InventoryCatalog, err)
+		}
+		if err := f(raw); err != nil {
+			return err
+		}
+	}
+	_, err := decoder.Token()
+	if err != nil {
+		return damaged(tutti.InventoryCatalog, err)
+	}
+	return nil
+}
+
+// The method `runs` adds the runs of a node that the server keeps, the latest first.
+func (q *query) runs(out *api.QueriedNode, a asked) error {
+	slices.SortFunc(a.runs, func(a, b api.RunReport) int { return cmp.Or(b.EndedAt.Compare(a.EndedAt), cmp.Compare(b.Run, a.Run)) })
+	for _, r := range a.runs {
+		if err := q.row(out, a.node, string(r.Run), runRow(r)); err != nil {
+			return fmt.Errorf("run %s: %w", r.Run, err)
+		}
+	}
+	return nil
+}
+
+// runRow returns a run as a row. Each name is always there, so that an expression needs no has(). A time that is not
+// known is the zero time of Unix.
+func runRow(r api.RunReport) map[string]any {
+	began, seconds := r.ClaimedAt, 0.0
+	if r.Result != nil && !r.Result.StartedAt.IsZero() {
+		began = r.Result.StartedAt
+		seconds = r.Result.EndedAt.Sub(began).Seconds()
+	}
+	message := r.Lost
+	if r.Result != nil {
+		message = cmp.Or(r.Result.Message, r.Lost)
+	}
+	return map[string]any{
+		"run": string(r.Run), "job": string(r.Job), "step": string(r.Step), "plan": string(r.Plan), "by": r.By, "cause": r.Cause,
+		"mode": string(r.Mode), "foreign": r.Foreign, "local": r.Local != nil, "code": string(r.Code), "environment": r.Environment,
+		"puppet": r.Puppet, "outcome": string(r.Outcome), "reason": string(r.Reason), "message": message,
+		"stopped": r.Stopped, "proved": r.Proved, "phase": r.Phase, "began_at": sometime(began), "ended_at": sometime(r.EndedAt), "seconds": seconds,
+	}
+}
+
+func sometime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Unix(0, 0).UTC()
+	}
+	return t.UTC()
+}
+
+// inOrder calls f for many nodes at once, and calls yield in the order of the list. If f returns an error, inOrder stops.
+func inOrder[In, Out any](ctx context.Context, list []In, f func(context.Context, In) (*Out, error), yield func(Out) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		out *Out
+		err error
+	}
+	workers := max(1, runtime.GOMAXPROCS(0)/2)
+	results := make(chan chan result, workers) // in order
+	go func() {
+		defer close(results)
+		slots := make(chan struct{}, workers)
+		for _, in := range list {
+			done := make(chan result, 1)
+			select {
+			case results <- done:
+			case <-ctx.Done():
+				return
+			}
+			slots <- struct{}{}
+			go func() {
+				defer func() { <-slots }()
+				out, err := f(ctx, in)
+				done <- result{out, err}
+			}()
+		}
+	}()
+	for done := range results {
+		r := <-done
+		if r.err == nil && r.out != nil {
+			r.err = yield(*r.out)
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+	return context.Cause(ctx)
+}
