@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/tutti-project/tutti"
 )
 
 // fakeRuby plays a launcher and a Puppet. fakeRuby implements the small part of
@@ -32,6 +34,8 @@ import (
 //	NODE fail MESSAGE        a resource
 //	NODE owe RESOURCE        one run makes a change without its refresh, the next run only refreshes
 //	NODE change RESOURCE PROPERTY OLD NEW [corrective]
+//	NODE facts JSON          these are the facts of the run and after it
+//	NODE resource TYPE TITLE ENSURE
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
 // The facts of a fake run contain the name of the node. In the role of `puppet resource` the fake
@@ -93,8 +97,8 @@ func (r *fakeRun) do() error {
 	if err := r.parse(); err != nil {
 		return err
 	}
-	facts := fmt.Sprintf(`{"role":%q,"processors":{"count":4}}`, strings.Split(r.order.Node, "-")[0])
-	if err := os.WriteFile(filepath.Join(r.dir, "facts.json"), []byte(facts), 0o600); err != nil {
+	facts, err := r.facts()
+	if err != nil {
 		return err
 	}
 	r.phase(ask{"phase": "compile"})
@@ -104,7 +108,7 @@ func (r *fakeRun) do() error {
 		return nil
 	}
 	r.phase(ask{"phase": "gate"})
-	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
+	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}, "facts_digest": facts})
 	if gate["error"] != nil { // the error's code is the verdict, as in the module
 		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
 	}
@@ -113,6 +117,11 @@ func (r *fakeRun) do() error {
 		r.phase(ask{"phase": "done", "exit": 76})
 		r.exit = 76
 		return nil
+	}
+	if gate["holds"] == true {
+		if err := r.catalog(); err != nil {
+			return err
+		}
 	}
 	r.phase(ask{"phase": "apply"})
 	r.apply()
@@ -180,6 +189,41 @@ func (r *fakeRun) parse() error {
 		}
 	}
 	return nil
+}
+
+// The method `facts` writes the facts of the run. If the manifest has facts for the node, the method also writes the
+// files of a collection after the run, and returns the digest of the facts.
+func (r *fakeRun) facts() (digest string, err error) {
+	text := fmt.Sprintf(`{"role":%q,"processors":{"count":4}}`, strings.Split(r.order.Node, "-")[0])
+	files := map[string]string{}
+	for _, s := range r.todo {
+		if s.verb == "facts" {
+			text = strings.Join(s.args, " ")
+			digest = string(tutti.DigestOf([]byte(text)))
+			files["facts-held.json"], files["facts-now.json"] = text, fmt.Sprintf(`{"facts":%q}`, digest)
+		}
+	}
+	files["facts.json"] = text
+	for name, content := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600))
+	}
+	return digest, err
+}
+
+// The method `catalog` writes the catalog for queries.
+func (r *fakeRun) catalog() error {
+	resources := []ask{{"type": "Class", "title": "Role::Web", "parameters": ask{"port": 80}}}
+	for _, s := range r.todo {
+		if s.verb == "resource" {
+			resources = append(resources, ask{"type": s.args[0], "title": s.args[1], "file": "manifests/site.pp", "line": s.line,
+				"parameters": ask{"ensure": s.args[2]}, "hidden": []string{"password"}})
+		}
+	}
+	raw, err := json.Marshal(ask{"resources": resources})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.dir, "catalog-held.json"), raw, 0o600)
+	}
+	return err
 }
 
 // The method `compile` sends the questions and exports, and reports whether it failed.

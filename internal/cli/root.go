@@ -144,7 +144,7 @@ func addCommands(root *cobra.Command, o *options) {
 	group(root, "Run",
 		newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newLocalCommand(o))
 	group(root, "Look",
-		newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newStatusCommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o))
+		newExplainCommand(o), newQueryCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newStatusCommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o))
 	group(root, "Fleet",
 		newCodeCommand(o), newDataCommand(o), newSecretCommand(o), newNodeCommand(o), newOperatorCommand(o), newTokenCommand(o), newGrantsCommand(o))
 	group(root, "Set up",

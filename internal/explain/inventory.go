@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -43,6 +44,8 @@ type query struct {
 	show  [][]string
 	now   time.Time
 	blobs tutti.Blobs
+	// found is true if --on selects a node, or if nobody knows whether it does.
+	found atomic.Bool
 }
 
 // subject is the name of a row in expressions.
@@ -84,7 +87,10 @@ func (i inventories) Query(ctx context.Context, in api.Query, yield func(api.Que
 	if err != nil {
 		return err
 	}
-	return inOrder(ctx, nodes, q.answer, yield)
+	if err := inOrder(ctx, nodes, q.answer, yield); err != nil || q.found.Load() {
+		return err
+	}
+	return tutti.Errorf(tutti.CodeInvalid, "--on %s selects none of %d nodes", q.on, len(nodes))
 }
 
 func (i inventories) parse(in api.Query) (*query, error) {
@@ -139,7 +145,10 @@ func (i inventories) nodes(ctx context.Context, q *query) ([]asked, error) {
 			case view.Observed:
 				a.lack = "the node is observed, so Tutti starts no Puppet on it"
 			default:
-				a.lack = "the node has sent nothing yet: a node sends its facts and its catalog after its next run in mode apply"
+				a.lack = "the node has sent nothing yet: a node sends its facts after its next run"
+				if part[q.of] == tutti.InventoryCatalog {
+					a.lack = "the node has sent nothing yet: a node sends its catalog after its next run in mode apply"
+				}
 			}
 			held := n.Inventory.Part(part[q.of])
 			switch {
@@ -187,12 +196,16 @@ func (q *query) answer(ctx context.Context, a asked) (*api.QueriedNode, error) {
 			if chosen == selector.NeedsFacts {
 				lack = "nobody knows whether --on selects the node: " + lack
 			}
+			q.found.Store(true)
 			out.Unknown = lack
 			return out, nil
 		}
 		if err == nil && chosen == selector.NeedsFacts {
 			chosen, err = q.on.Decide(a.node, facts, q.now)
 		}
+	}
+	if err != nil || chosen == selector.Yes {
+		q.found.Store(true)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -277,6 +290,9 @@ func open(ctx context.Context, blobs tutti.Blobs, part tutti.InventoryPart, held
 }
 
 func damaged(part tutti.InventoryPart, err error) error {
+	if tutti.CodeOf(err) == tutti.CodeDamaged { // it says so already
+		return err
+	}
 	return tutti.Wrap(tutti.CodeDamaged, err, "the node has sent a damaged %s", part)
 }
 
@@ -335,52 +351,64 @@ func at(value any, path []string) any {
 	return value
 }
 
-// The method `resources` adds the resources or classes of a node's catalog. The method reads one resource at a time. If
-// nobody knows whether the condition is true for a resource, the other resources are still in the answer.
+// The method `resources` adds the resources or classes of a node's catalog. If nobody knows
+// whether the condition is true for a resource, the other resources are still in the answer.
 func (q *query) resources(ctx context.Context, out *api.QueriedNode, a asked) error {
 	content, err := open(ctx, q.blobs, tutti.InventoryCatalog, a.catalog)
 	if err != nil {
 		return err
 	}
+	all, err := readResources(content)
+	if err != nil {
+		return err
+	}
 	var unknown error
 	count := 0
-	err = eachResource(content, func(raw json.RawMessage) error {
+	for _, raw := range all {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row, err := selector.ParseFacts(raw)
-		if err != nil {
-			return err
-		}
-		kind, _ := row["type"].(string)
-		title, _ := row["title"].(string)
-		name := kind + "[" + title + "]"
-		if q.of == api.QueryClasses {
-			if kind != "Class" {
-				return nil
-			}
-			name = title
-			row["name"] = title
-			delete(row, "type")
-			delete(row, "title")
-		}
-		if row["parameters"] == nil {
-			row["parameters"] = map[string]any{}
+		name, row, err := q.resource(raw)
+		switch {
+		case err != nil:
+			return damaged(tutti.InventoryCatalog, err)
+		case row == nil:
+			continue
 		}
 		if err := q.row(out, a.node, name, row); err != nil {
 			if count++; unknown == nil {
 				unknown = fmt.Errorf("%s: %w%s", name, err, hides(row, err))
 			}
 		}
-		return nil
-	})
-	if err == nil && count > 1 {
-		unknown = fmt.Errorf("%w (and %d more resources)", unknown, count-1)
 	}
-	if err == nil {
-		err = unknown
+	if count > 1 {
+		unknown = fmt.Errorf("%w (and %d more)", unknown, count-1)
 	}
-	return err
+	return unknown
+}
+
+// The method `resource` returns a resource as a row. The row is nil if the query is about classes and this is none.
+func (q *query) resource(raw json.RawMessage) (name string, row map[string]any, err error) {
+	row, err = selector.ParseFacts(raw)
+	if err != nil {
+		return "", nil, err
+	}
+	kind, _ := row["type"].(string)
+	title, _ := row["title"].(string)
+	name = kind + "[" + title + "]"
+	if q.of == api.QueryClasses {
+		if kind != "Class" {
+			return "", nil, nil
+		}
+		name = title
+		row["name"] = title
+		delete(row, "type")
+		delete(row, "title")
+	}
+	if row["parameters"] == nil {
+		row["parameters"] = map[string]any{}
+	}
+	return name, row, nil
 }
 
 // The function `hides` returns a hint if an expression asks for a parameter whose value the node has left out.
@@ -394,32 +422,23 @@ func hides(row map[string]any, err error) string {
 	return ""
 }
 
-// eachResource reads {"resources": [...]} and calls f for each resource.
-func eachResource(content io.Reader, f func(json.RawMessage) error) error {
-	decoder := json.NewDecoder(content)
-	for _, want := range []json.Token{json.Delim('{'), "resources", json.Delim('[')} {
-		got, err := decoder.Token()
-		if err == nil && got != want {
-			err = fmt.Errorf("it has %v where %v belongs", got, want)
-		}
-		if err != nil {
-			return damaged(tutti.InventoryCatalog, err)
-		}
+// readResources returns the resources of {"resources": [...]}. The function reads all of it at once. A decoder that
+// reads a stream would need quadratic time for a hostile content that consists of spaces.
+func readResources(content io.Reader) ([]json.RawMessage, error) {
+	var out struct {
+		Resources *[]json.RawMessage `json:"resources"`
 	}
-	for decoder.More() {
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return damaged(tutti.InventoryCatalog, err)
-		}
-		if err := f(raw); err != nil {
-			return err
-		}
+	raw, err := io.ReadAll(content)
+	if err == nil {
+		err = damaged(tutti.InventoryCatalog, json.Unmarshal(raw, &out))
 	}
-	_, err := decoder.Token()
+	if err == nil && out.Resources == nil {
+		err = damaged(tutti.InventoryCatalog, errors.New("it has no resources"))
+	}
 	if err != nil {
-		return damaged(tutti.InventoryCatalog, err)
+		return nil, err
 	}
-	return nil
+	return *out.Resources, nil
 }
 
 // The method `runs` adds the runs of a node that the server keeps, the latest first.

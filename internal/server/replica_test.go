@@ -167,9 +167,9 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"SecretEffect": func() (any, error) {
 			return rd.SecretEffect(ctx, api.SecretEffectQuery{Key: "shared/x", For: []string{"group:db"}})
 		},
-		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
-		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },
-		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(api.LogLine) error { return nil }) },
+		"Effect":    func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
+		"RunReport": func() (any, error) { return rd.RunReport(ctx, string(run)) },
+		"RunLog":    func() (any, error) { return nil, rd.RunLog(ctx, run, func(api.LogLine) error { return nil }) },
 		"Query": func() (any, error) {
 			return nil, rd.Query(ctx, api.Query{Of: api.QueryRuns}, func(api.QueriedNode) error { return nil })
 		},
