@@ -525,7 +525,7 @@ func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 		}
 	}
 	a.toldAlone(claimed.Alone)
-	a.hearWants(claimed.Inventory, asked)
+	a.wanted.Store(wantsOf(claimed.Inventory, asked))
 	if err := a.trust(claimed.Trust); err != nil {
 		return claimed, err
 	}

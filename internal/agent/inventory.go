@@ -49,18 +49,16 @@ type sentPart struct {
 	at    time.Time
 }
 
-// hearWants stores what the server wants. Claims of the agent follow one after the other.
-func (a *Agent) hearWants(in *wire.WantedInventory, asked time.Time) {
+// wantsOf returns what the server wants. It is nil if the server wants nothing.
+func wantsOf(in *wire.WantedInventory, asked time.Time) *wants {
 	if in == nil {
-		a.wanted.Store(nil)
-		return
+		return nil
 	}
-	a.wanted.Store(&wants{in.Parts, asked})
+	return &wants{in.Parts, asked}
 }
 
-// The method `holdsCatalogs` reports whether the server wants the catalogs of runs.
-func (a *Agent) holdsCatalogs() bool {
-	wanted := a.wanted.Load()
+// The function `wantsCatalogs` reports whether the server wants the catalogs of runs.
+func wantsCatalogs(wanted *wants) bool {
 	if wanted == nil {
 		return false
 	}

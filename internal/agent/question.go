@@ -225,7 +225,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		wait := retryAfter
 		switch {
 		case err == nil && gated.Verdict != tutti.GateHold:
-			return response{"verdict": gated.Verdict, "reason": gated.Reason, "holds": s.agent.holdsCatalogs()}, nil
+			return response{"verdict": gated.Verdict, "reason": gated.Reason, "holds": wantsCatalogs(s.agent.wanted.Load())}, nil
 		case err == nil:
 			wait = holdAfter
 			s.agent.sendLive([]tutti.Live{{Run: handed.Run, At: time.Now().UTC(), Phase: "gate", Message: gated.Reason}})

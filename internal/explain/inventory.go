@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -45,7 +43,7 @@ type query struct {
 	now   time.Time
 	blobs tutti.Blobs
 	// found is true if --on selects a node, or if nobody knows whether it does.
-	found atomic.Bool
+	found bool
 }
 
 // subject is the name of a row in expressions.
@@ -87,8 +85,17 @@ func (i inventories) Query(ctx context.Context, in api.Query, yield func(api.Que
 	if err != nil {
 		return err
 	}
-	if err := inOrder(ctx, nodes, q.answer, yield); err != nil || q.found.Load() {
-		return err
+	for _, a := range nodes {
+		answer, err := q.answer(ctx, a)
+		if err == nil && answer != nil {
+			err = yield(*answer)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if q.found {
+		return nil
 	}
 	return tutti.Errorf(tutti.CodeInvalid, "--on %s selects none of %d nodes", q.on, len(nodes))
 }
@@ -98,7 +105,7 @@ func (i inventories) parse(in api.Query) (*query, error) {
 	if name == "" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "a query of %q: there are facts, resources, classes and runs", string(in.Of))
 	}
-	q := &query{of: in.Of, now: time.Now(), blobs: i.rd.blobs}
+	q := &query{of: in.Of, blobs: i.rd.blobs}
 	var err error
 	if q.on, err = selector.Parse(in.On); err != nil {
 		return nil, err
@@ -124,6 +131,7 @@ func (i inventories) parse(in api.Query) (*query, error) {
 func (i inventories) nodes(ctx context.Context, q *query) ([]asked, error) {
 	var out []asked
 	err := i.rd.look(ctx, func(v View) error {
+		q.now = v.Now
 		rules := v.Fleet().Inventory
 		if err := q.mayAsk(rules); err != nil {
 			return err
@@ -196,7 +204,7 @@ func (q *query) answer(ctx context.Context, a asked) (*api.QueriedNode, error) {
 			if chosen == selector.NeedsFacts {
 				lack = "nobody knows whether --on selects the node: " + lack
 			}
-			q.found.Store(true)
+			q.found = true
 			out.Unknown = lack
 			return out, nil
 		}
@@ -205,7 +213,7 @@ func (q *query) answer(ctx context.Context, a asked) (*api.QueriedNode, error) {
 		}
 	}
 	if err != nil || chosen == selector.Yes {
-		q.found.Store(true)
+		q.found = true
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -368,6 +376,9 @@ func (q *query) resources(ctx context.Context, out *api.QueriedNode, a asked) er
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if q.of == api.QueryClasses && !bytes.Contains(raw, []byte(`"Class"`)) {
+			continue
+		}
 		name, row, err := q.resource(raw)
 		switch {
 		case err != nil:
@@ -477,44 +488,4 @@ func sometime(t time.Time) time.Time {
 		return time.Unix(0, 0).UTC()
 	}
 	return t.UTC()
-}
-
-// inOrder calls f for many nodes at once, and calls yield in the order of the list. If f returns an error, inOrder stops.
-func inOrder[In, Out any](ctx context.Context, list []In, f func(context.Context, In) (*Out, error), yield func(Out) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		out *Out
-		err error
-	}
-	workers := max(1, runtime.GOMAXPROCS(0)/2)
-	results := make(chan chan result, workers) // in order
-	go func() {
-		defer close(results)
-		slots := make(chan struct{}, workers)
-		for _, in := range list {
-			done := make(chan result, 1)
-			select {
-			case results <- done:
-			case <-ctx.Done():
-				return
-			}
-			slots <- struct{}{}
-			go func() {
-				defer func() { <-slots }()
-				out, err := f(ctx, in)
-				done <- result{out, err}
-			}()
-		}
-	}()
-	for done := range results {
-		r := <-done
-		if r.err == nil && r.out != nil {
-			r.err = yield(*r.out)
-		}
-		if r.err != nil {
-			return r.err
-		}
-	}
-	return context.Cause(ctx)
 }

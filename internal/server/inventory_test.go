@@ -18,7 +18,7 @@ import (
 const holdsAll = everyFleet + "inventory: {facts: true, resources: true}\n"
 
 // The function `hold` lets a node send a part of its inventory.
-func hold(t *testing.T, n *servertest.Node, part tutti.InventoryPart, content string, change ...func(*wire.Inventory)) error {
+func hold(t testing.TB, n *servertest.Node, part tutti.InventoryPart, content string, change ...func(*wire.Inventory)) error {
 	t.Helper()
 	in := wire.Inventory{Part: part, Held: tutti.Held{
 		Blob: tutti.DigestOf([]byte(content)), State: tutti.DigestOf([]byte(content)), At: time.Now().UTC(), Environment: "production",
@@ -34,7 +34,7 @@ func hold(t *testing.T, n *servertest.Node, part tutti.InventoryPart, content st
 	return err
 }
 
-func mustHold(t *testing.T, n *servertest.Node, part tutti.InventoryPart, content string) {
+func mustHold(t testing.TB, n *servertest.Node, part tutti.InventoryPart, content string) {
 	t.Helper()
 	if err := hold(t, n, part, content); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func zipped(text string) string {
 }
 
 // The function `answers` returns the answer of a query, one text for each row and reason.
-func answers(t *testing.T, f *servertest.Fleet, in api.Query) []string {
+func answers(t testing.TB, f *servertest.Fleet, in api.Query) []string {
 	t.Helper()
 	var out []string
 	err := f.Query(servertest.Operator(), in, func(n api.QueriedNode) error {
@@ -123,5 +124,45 @@ func TestQueriesSayWhatIsOld(t *testing.T) {
 	setFleet(t, f, holdsAll+"mode: observe\n")
 	if got := old(); got != "the node is observed now" {
 		t.Errorf("an observed node: %q", got)
+	}
+}
+
+// BenchmarkQuery asks 500 nodes, each with 60 KB of facts and a catalog of 1,000 resources. The time is that of one node.
+func BenchmarkQuery(b *testing.B) {
+	f := servertest.Start(b)
+	f.Push(holdsAll)
+	var facts, catalog strings.Builder
+	facts.WriteString(`{"os":{"name":"Debian","release":{"full":"13.1"}}`)
+	for i := range 600 {
+		fmt.Fprintf(&facts, `,"fact_%d":{"address":"10.0.%d.%d","netmask":"255.255.255.0","mtu":1500,"scope":"global"}`, i, i/250, i%250)
+	}
+	facts.WriteString("}")
+	catalog.WriteString(`{"resources":[`)
+	for i := range 1000 {
+		if i > 0 {
+			catalog.WriteString(",")
+		}
+		fmt.Fprintf(&catalog, `{"type":"File","title":"/etc/app/%d.conf","tags":["app","class","file","role","web"],"file":"modules/app/manifests/init.pp","line":%d,`+
+			`"parameters":{"ensure":"file","group":"root","mode":"0644","owner":"root","path":"/etc/app/%d.conf"},"hidden":["content"]}`, i, i, i)
+	}
+	catalog.WriteString("]}")
+	const nodes = 500
+	for i := range nodes {
+		n := f.Join(tutti.NodeName(fmt.Sprintf("node-%03d", i)))
+		mustHold(b, n, tutti.InventoryFacts, zipped(facts.String()))
+		mustHold(b, n, tutti.InventoryCatalog, zipped(catalog.String()))
+	}
+	for name, in := range map[string]api.Query{
+		"facts":     {Of: api.QueryFacts, Where: `facts.os.release.full == "13.1"`, Show: []string{"os.name"}},
+		"resources": {Of: api.QueryResources, Where: `resource.title == "/etc/app/7.conf"`, Show: []string{"parameters.mode"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if got := len(answers(b, f, in)); got != nodes {
+					b.Fatal(got)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/nodes, "us/node")
+		})
 	}
 }
