@@ -97,7 +97,7 @@ func TestMixedReleases(t *testing.T) {
 	m.works()
 	m.cancels()
 	m.explains()
-	if out, code := tuttiCLI(t, f, "node", "show", "node-01"); code != 0 || !strings.Contains(out, "does not know rotate_ca, statements, tells_facts: upgrade") {
+	if out, code := tuttiCLI(t, f, "node", "show", "node-01"); code != 0 || !strings.Contains(out, "does not know inventory, rotate_ca, statements, tells_facts: upgrade") {
 		t.Errorf("node show: exit code %d: %s\nwant that the last release does not know these three, and nothing else", code, out)
 	}
 
