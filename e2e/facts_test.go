@@ -3,6 +3,8 @@
 package e2e_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -12,6 +14,7 @@ import (
 const factsFleet = `
 fleet: e2e
 environment: {name: production, path: ./code}
+inventory: {facts: true, resources: true}
 groups:
   keyed: {nodes: [node-01]}
 grants:
@@ -86,6 +89,31 @@ func TestFacts(t *testing.T) {
 	if got := sh(t, host(t, "node-01"), "cat /var/tmp/e2e-role"); got != "db" {
 		t.Errorf("after a run that was ordered at once the role is %q", got)
 	}
+	queried(t, api.Query{Of: api.QueryFacts, Where: `has(facts.e2e_role)`, Show: []string{"e2e_role"}}, `node-01 ["db"]`)
+	queried(t, api.Query{Of: api.QueryResources, Where: `resource.title == "/var/tmp/e2e-role"`, Show: []string{"file", "hidden"}},
+		`node-01 ["manifests/site.pp" ["content"]]`)
+	queried(t, api.Query{Of: api.QueryClasses, On: `facts.os.family == "Debian"`, Where: `class.name == "main"`, Show: []string{"name"}},
+		`node-01 ["main"]`, `node-02 ["main"]`, `node-03 ["main"]`)
+}
+
+// The function `queried` waits until the nodes have sent what the query needs, and compares the answer.
+func queried(t *testing.T, in api.Query, want ...string) {
+	t.Helper()
+	var got []string
+	eventually(t, "an answer to a query", func() bool {
+		got = nil
+		err := fleet.Client.Query(t.Context(), in, func(n api.QueriedNode) error {
+			for _, row := range n.Rows {
+				got = append(got, fmt.Sprintf("%s %s", n.Node, row.Values))
+			}
+			if n.Unknown != "" {
+				got = append(got, string(n.Node)+" unknown: "+n.Unknown)
+			}
+			return nil
+		})
+		return err == nil && slices.Equal(got, want)
+	})
+	t.Log(got)
 }
 
 // checkGood checks that a job converged.
