@@ -160,6 +160,8 @@ func (r ReadReaction) Fits(q Query) bool {
 		return r.Type != "" && r.Type == q.Type
 	case QueryHiera:
 		return r.Key != "" && MatchPattern(hieraParts(r.Key), hieraParts(hieraKeys+q.Key))
+	case QueryGroups: // has no key
+		return false
 	default:
 		return r.Key != "" && !strings.HasPrefix(r.Key, hieraKeys) && MatchPattern(r.Key, q.Key)
 	}

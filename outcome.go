@@ -145,7 +145,7 @@ func (w Wait) Validate() error {
 		good = w.Query.Type == ""
 	case QueryCollect:
 		good = w.Query.Type != "" && w.Query.Key == ""
-	case QueryPublished: // a question of this kind always has an answer
+	case QueryGroups, QueryPublished: // a question of these kinds always has an answer
 	}
 	size := len(w.Query.Key) + len(w.Query.Type) + len(w.Query.Filter) + len(w.At.Resource) + len(w.At.File)
 	if !good || size > maxWait {

@@ -14,6 +14,8 @@ const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
+	// QueryGroups asks for the groups of the asking node. It has neither a key nor a type.
+	QueryGroups QueryKind = "groups"
 	// QueryPublished asks for a value that the node itself has published. A question of this kind is not recorded as a
 	// read.
 	QueryPublished QueryKind = "published"
@@ -36,6 +38,8 @@ func (q Query) String() string {
 		return collector(q.Type, q.Filter)
 	case q.Kind == QueryHiera && q.Key == "":
 		return "the hiera level"
+	case q.Kind == QueryGroups:
+		return "the list of its groups"
 	}
 	return fmt.Sprintf("%s %q", q.Kind, q.Key)
 }

@@ -167,6 +167,8 @@ type Cause struct {
 	Key   string    `json:"key,omitempty"`
 	Unset bool      `json:"unset,omitempty"` // true if the event unset a value
 	Run   *RunView  `json:"run,omitempty"`
+	// Groups is true if the event changed the groups of the node. Added and Removed are then groups.
+	Groups bool `json:"groups,omitempty"`
 	// Added, Removed and Altered are the references of exports that differ between the previous and
 	// the new answer. Unknown is true if the server no longer has the previous exports.
 	Added   []string `json:"added,omitempty"`

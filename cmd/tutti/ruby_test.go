@@ -234,6 +234,10 @@ func (r *fakeRun) compile() bool {
 		switch s.verb {
 		case "read":
 			r.say(ask{"op": "value", "key": s.args[0], "at": at})
+		case "groups":
+			if r.groups(s.args[0], at) != nil {
+				return true
+			}
 		case "collect":
 			r.say(ask{"op": "collect", "type": s.args[0], "filter": nil, "at": at})
 		case "export":
@@ -253,6 +257,15 @@ func (r *fakeRun) compile() bool {
 		}
 	}
 	return false
+}
+
+// The method `groups` asks for the groups of the node, and adds them to a file in the agent's directory.
+func (r *fakeRun) groups(file string, at ask) error {
+	raw, err := json.Marshal(r.say(ask{"op": "groups", "at": at})["groups"])
+	if err != nil {
+		return err
+	}
+	return r.add(filepath.Join(r.dir, "..", "..", file), string(raw))
 }
 
 func (r *fakeRun) apply() {

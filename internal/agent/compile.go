@@ -94,6 +94,8 @@ func (c *compileConn) answer(ctx context.Context, req request) (response, error)
 		return c.value(ctx, req)
 	case "collect":
 		return c.collect(ctx, req)
+	case "groups":
+		return c.groups(ctx)
 	case "compiled":
 		return c.compiled(ctx, req)
 	}

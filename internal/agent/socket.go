@@ -202,6 +202,8 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 		return s.value(ctx, req)
 	case "collect":
 		return s.collect(ctx, req)
+	case "groups":
+		return s.groups(ctx, req)
 	case "gate":
 		return s.gate(ctx, req)
 	case "asked":

@@ -201,6 +201,8 @@ func addCause(to *outline, c api.Cause, now time.Time) {
 		what = "value " + c.Key + " unset"
 	case c.Key != "":
 		what = "value " + c.Key + " set"
+	case c.Groups:
+		what = "its groups changed"
 	}
 	line := to.add("%s by %s, %s (%s)", what, c.By, stamp(c.At), ago(c.At, now))
 	for _, part := range []struct {

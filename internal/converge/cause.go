@@ -65,6 +65,10 @@ func (s *State) changeOf(n tutti.NodeName, q tutti.Query) string {
 		return q.String() + " has changed"
 	}
 	switch c.Event {
+	case (*tutti.FleetSet)(nil).Kind():
+		return "fleet file set by " + who(c.By)
+	case (*tutti.NodeEnrolled)(nil).Kind():
+		return fmt.Sprintf("node %s joined", c.Node)
 	case (*tutti.NodeRemoved)(nil).Kind():
 		return fmt.Sprintf("node %s removed", c.Node)
 	case (*tutti.ExportsSet)(nil).Kind():

@@ -92,6 +92,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.Changed = s.outdatedSince(passed, "") // the compile of a running job has replaced the node's record
 	}
 	if len(out.Changed) > 0 {
+		out.why = regrouped(out.Changed, passed, has)
 		return out
 	}
 	if s.withdrawn[node] > passed.GatedSeq {
@@ -156,6 +157,20 @@ func notCompared(passed *engine.Run, has Has) string {
 		}
 	}
 	return ""
+}
+
+// The function `regrouped` explains a change of answers with the groups of the node, if the groups are one of these
+// answers. The function returns an empty string in all other cases.
+func regrouped(changed []tutti.Query, passed *engine.Run, has Has) string {
+	reads := slices.ContainsFunc(changed, func(q tutti.Query) bool { return q.Kind == tutti.QueryGroups })
+	if !reads || passed.Groups == nil || slices.Equal(passed.Groups, has.Groups) {
+		return ""
+	}
+	text := fmt.Sprintf("its code reads its groups: at its last run it was in %s, now it is in %s", inGroups(passed.Groups), inGroups(has.Groups))
+	if more := len(changed) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more answers have changed", more)
+	}
+	return text
 }
 
 func inGroups(groups []tutti.GroupName) string {

@@ -223,6 +223,9 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 			return rule.When
 		}
 	}
+	if q.Kind == tutti.QueryGroups { // each node has its own answer, so a change wakes only the nodes that moved
+		return tutti.ReactNow
+	}
 	if readers := s.data.ReaderCount(q); readers > wideMin && readers*widePart > len(s.nodes) {
 		return tutti.ReactWindow
 	}

@@ -60,7 +60,7 @@ func comparedOf(query tutti.Query) *compared {
 func (c *Comparison) Keys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, q := range c.questions {
-			if q.refused || q.query.Kind == tutti.QueryCollect || q.query.Kind == tutti.QueryHiera {
+			if q.refused || q.query.Kind != tutti.QueryValue {
 				continue
 			}
 			if !yield(q.query.Key) {

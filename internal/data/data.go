@@ -32,6 +32,9 @@ type State struct {
 	types  map[string]map[tutti.NodeName][]member
 	jobs   map[tutti.JobID]*overlay // the overlays of unfinished jobs
 
+	groups    map[tutti.NodeName]*grouping // the groups of each node that has joined
+	groupings map[string]*grouping         // each list of groups once, by its canonical form
+
 	weights weights // the weights of all sets in nodes
 
 	// The index has the questions that nodes have asked.
@@ -60,6 +63,9 @@ func NewState() *State {
 		nodes:  map[tutti.NodeName]exportSet{},
 		types:  map[string]map[tutti.NodeName][]member{},
 		jobs:   map[tutti.JobID]*overlay{},
+
+		groups:    map[tutti.NodeName]*grouping{},
+		groupings: map[string]*grouping{},
 
 		weights: weights{},
 
@@ -124,6 +130,7 @@ func (s *State) removeNode(b *tutti.NodeRemoved) {
 		s.dropOverlay(job, node)
 	}
 	s.setBox(node, "")
+	s.group(node, nil)
 	s.Forget(node)
 	s.Declare(node, nil)
 }

@@ -115,6 +115,9 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 		return digest != "", digest
 	case tutti.QueryCollect:
 		return true, q.collected(asker).digest()
+	case tutti.QueryGroups:
+		digest := s.groupsOf(asker.Node).digest
+		return digest != "", digest
 	default:
 		digest := s.digestFor(s.values[q.Query.Key], asker.Node)
 		return digest != "", digest
@@ -152,7 +155,7 @@ func (q *Question) Producers(job tutti.JobID) iter.Seq[tutti.NodeName] {
 }
 
 func (q *Question) producers(job tutti.JobID) []tutti.NodeName {
-	if q.refused {
+	if q.refused || q.Query.Kind == tutti.QueryGroups { // no node publishes the groups of a node
 		return nil
 	}
 	if q.Query.Kind == tutti.QueryCollect {

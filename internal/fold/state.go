@@ -48,6 +48,12 @@ func (s *State) apply(e tutti.Event) {
 	s.Registry.apply(e)
 	s.Registry.unclaim(gone...)
 	switch b := e.Body.(type) {
+	case *tutti.FleetSet:
+		for name, n := range s.Registry.Nodes {
+			s.Data.SetGroups(name, s.Registry.Groups(n))
+		}
+	case *tutti.NodeEnrolled:
+		s.Data.SetGroups(b.Node, s.Registry.GroupsOf(b.Node))
 	case *tutti.SnapshotTaken:
 		s.Through = b.Through
 	case *tutti.ReportsRetired:

@@ -44,6 +44,13 @@ RSpec.describe 'Puppet without a run of Tutti' do
     expect(output).to match(%r{there is no value "a/b" \(this Puppet was not started by Tutti\).*line: 1})
   end
 
+  it 'knows no groups: the default, or a clear failure' do
+    output, status = apply("notify { join(tutti::groups(['d']), ','): }\n")
+    expect([status.exitstatus, output]).to match([2, /defined 'message' as 'd'/])
+    output, status = apply("$g = tutti::groups()\n")
+    expect([status.exitstatus, output]).to match([1, /tutti::groups: this Puppet was not started by Tutti.*no default is given.*line: 1/])
+  end
+
   it 'leaves collectors and exports as they are' do
     output, status = apply("@@notify { 'a': }\nNotify <<| |>>\nnotify { 'b': }\n")
     expect([status.exitstatus, output]).to match([2, /You cannot collect exported resources without storeconfigs being set/])

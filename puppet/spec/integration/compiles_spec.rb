@@ -94,6 +94,22 @@ RSpec.describe 'compiles on a Puppet Server' do
     expect(handed['exports'].map { |export| export.values_at('type', 'title', 'parameters') }).to eq([['File', '/own', { 'content' => 'web-01' }]])
   end
 
+  it 'asks for the groups of the node, once, and hands the question over' do
+    manifest("file { '/groups': content => join(tutti::groups(), ',') }\nfile { '/again': content => join(tutti::groups([]), ',') }")
+    agent.on('groups') { { ok: true, groups: %w[canary web], digest: digest('["canary","web"]'), seq: 6 } }
+    expect(compile('web-01', 'run-1')).to eq('files' => { '/groups' => 'canary,web', '/again' => 'canary,web' })
+    expect(agent.asked('compiled').first['reads']).to eq(
+      [{ 'query' => { 'kind' => 'groups' }, 'found' => true, 'digest' => digest('["canary","web"]'), 'seq' => 6, 'at' => place(1) }]
+    )
+  end
+
+  it 'gives groups only to nodes of Tutti' do
+    manifest("file { '/groups': content => join(tutti::groups(['default']), ',') }")
+    expect(compile('stranger', 'run-1')).to eq('files' => { '/groups' => 'default' })
+    manifest("file { '/groups': content => String(tutti::groups()) }")
+    expect(compile('stranger', 'run-1')).to match('error' => /tutti::groups: this Puppet was not started by Tutti/)
+  end
+
   it 'keeps compiles apart that go on at once' do
     manifest("file { '/value': content => String(tutti::value($trusted['certname'], 'none')) }\n" \
              "@@file { '/own': content => \"${lookup('port')} ${trusted['certname']}\" }")

@@ -120,6 +120,7 @@ module PuppetX
         response = super
         case operation
         when 'value' then note('value', fields.slice('key'), response, response['found'], fields['at'])
+        when 'groups' then note('groups', {}, response, true, fields['at'])
         when 'collect' then note('collect', fields.slice('type', 'filter').compact, response, true, fields['at'])
         end
         response

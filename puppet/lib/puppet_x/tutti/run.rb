@@ -132,6 +132,13 @@ module PuppetX
         end
       end
 
+      # @return [Array<String>] the groups of the node as the server decides them; the list stays the same during the run
+      def groups(at)
+        @groups ||= part(ask('groups', { 'at' => at }), 'groups', 'groups', Array).each do |group|
+          raise Puppet::Error, "tutti: groups: the agent's answer has a #{group.class} in place of a group (internal)" unless group.is_a?(String)
+        end
+      end
+
       # @return [Array<Hash>] the exports of other nodes that match
       def collect(type, filter, at)
         @answers[['collect', type, filter]] ||=
