@@ -118,6 +118,9 @@ func TestTheAgentOfACompileHost(t *testing.T) {
 	if got := c.say(t, "web-01", ask{"op": "collect", "type": "Database", "filter": nil}); !got.OK || len(got.Exports) != 0 {
 		t.Errorf("collect: %+v", got)
 	}
+	if got := c.say(t, "web-01", ask{"op": "groups"}); !cmp.Equal(got.Groups, []string{"web"}) || got.Digest != tutti.DigestOf([]byte(`["web"]`)) || got.Seq == 0 {
+		t.Errorf("groups: %+v", got)
+	}
 	c.begin(os.Getuid())
 	read := tutti.Read{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: value.Digest, Seq: value.Seq, At: tutti.Place{File: "web.pp", Line: 3}}
 	handed := ask{"op": "compiled", "reads": []tutti.Read{read}, "keys": []tutti.KeyRead{{Key: "port", Found: true}}, "exports": []tutti.Export{{Type: "Database", Title: "a"}}}

@@ -209,6 +209,7 @@ type reply struct {
 	Degraded bool                       `json:"degraded"`
 	Data     map[string]json.RawMessage `json:"data"`
 	Exports  []tutti.Export             `json:"exports"`
+	Groups   []string                   `json:"groups"`
 	Digest   tutti.Digest               `json:"digest"`
 	Digests  map[string]tutti.Digest    `json:"digests"`
 	Seq      uint64                     `json:"seq"`

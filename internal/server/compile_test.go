@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,13 +225,16 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 		"nothing":   {"what is exported no more is withdrawn", nil, nil, tutti.GateGo, ""},
 		"out of date": {"an answer has changed since", []tutti.Export{database("a")}, func(t *testing.T, f compileFixture) { set(t, f.Fleet, "shared/x", "2") },
 			tutti.GateStop, `value "shared/x" has changed`},
+		"groups": {"the groups of the node are a read", nil, func(_ *testing.T, f compileFixture) {
+			f.Push("environment: {name: production}" + strings.Replace(compileFleet, "groups:", "groups:\n  canary: {nodes: [db-01]}", 1))
+		}, tutti.GateStop, `the list of its groups has changed`},
 		"a key appeared": {"absent keys are read, too", nil, func(t *testing.T, f compileFixture) { set(t, f.Fleet, "shared/hiera/port", "2") }, tutti.GateStop, `hiera key "port"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, run := begun(t)
 			set(t, f.Fleet, "shared/x", "1")
 			in := wire.ServedCatalog{For: "db-01", Gate: wire.Gate{Run: run, Exports: tc.exports, Keys: []tutti.KeyRead{{Key: "port"}}}}
-			in.Reads = []tutti.Read{f.read(t, run, "db-01", asksShared)}
+			in.Reads = []tutti.Read{f.read(t, run, "db-01", asksShared), f.read(t, run, "db-01", asksGroups)}
 			f.compiled(t, in)
 			if n := len(f.exports()); n != 0 {
 				t.Errorf("%d exports are there before the gate", n)

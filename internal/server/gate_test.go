@@ -16,6 +16,7 @@ import (
 var (
 	asksShared = tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}
 	asksHiera  = tutti.Query{Kind: tutti.QueryHiera, Key: "port"}
+	asksGroups = tutti.Query{Kind: tutti.QueryGroups}
 	collects   = tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}
 )
 
@@ -49,6 +50,12 @@ func TestTheGateStopsWhatIsOutOfDate(t *testing.T) {
 		"value appeared":  {"absence was the answer", nil, []tutti.Query{asksShared}, nil, set("shared/x", "2"), tutti.GateStop, `value "shared/x"`},
 		"hiera changed":   {"a hiera key is a read, too", set("shared/hiera/port", "1"), []tutti.Query{asksHiera}, nil, set("node/db-01/hiera/port", "2"), tutti.GateStop, `hiera "port"`},
 		"hiera appeared":  {"one of the absent keys", nil, nil, []tutti.KeyRead{{Key: "port"}}, set("shared/hiera/port", "2"), tutti.GateStop, `hiera key "port"`},
+		"groups changed": {"a fleet file moves the node", nil, []tutti.Query{asksGroups}, nil, func(_ *testing.T, f fixture) {
+			f.Push(strings.Replace(twoSteps, "groups:", "groups:\n  canary: {nodes: [db-01]}", 1))
+		}, tutti.GateStop, `the list of its groups has changed`},
+		"others' groups": {"a fleet file moves another node", nil, []tutti.Query{asksGroups}, nil, func(_ *testing.T, f fixture) {
+			f.Push(strings.Replace(twoSteps, "groups:", "groups:\n  canary: {nodes: [web-01]}", 1))
+		}, tutti.GateGo, ""},
 		"others' hiera":   {"what another node is told is no answer for us", nil, nil, []tutti.KeyRead{{Key: "port"}}, set("node/db-01.example.net/hiera/port", "2"), tutti.GateGo, ""},
 	}
 	for name, tc := range cases {
