@@ -51,11 +51,16 @@ RSpec.describe 'the groups of the node' do
     expect(messages).to eq(['from web, from canary, from all']), run.said
   end
 
-  [{ reason: 'nobody who knows them', answer: { ok: false, code: 'unavailable', error: 'nobody can answer' }, error: /nobody can answer \(unavailable\)/ },
-   { reason: 'an agent of an earlier release', answer: { ok: false, code: 'invalid', error: 'op "groups" is not known to this agent (protocol 1)' },
+  it 'end the compile if nobody knows them, also where a default is given' do
+    run.agent.on('groups') { { ok: false, code: 'unavailable', error: 'nobody can answer' } }
+    run.manifest("$g = tutti::groups([])\n").call
+    expect([run.status.exitstatus, run.said]).to match([1, /nobody can answer \(unavailable\)/])
+  end
+
+  [{ reason: 'an agent of an earlier release', answer: { ok: false, code: 'invalid', error: 'op "groups" is not known to this agent (protocol 1)' },
      error: /op .*groups.* is not known to this agent/ },
    { reason: 'an answer without a list', answer: { ok: true }, error: /groups: the agent's answer has no groups as it should be, but nothing/ },
-   { reason: 'an answer with another list', answer: { ok: true, groups: ['web', 1] }, error: /the agent's answer has a Integer in place of a group/ }].each do |row|
+   { reason: 'an answer with another list', answer: { ok: true, groups: ['web', 1] }, error: /has a Integer in place of a group/ }].each do |row|
     it "end the compile without an answer, also where a default is given: #{row[:reason]}" do
       run.agent.on('groups') { row[:answer] }
       run.manifest("$g = tutti::groups([])\n").call
