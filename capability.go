@@ -43,6 +43,7 @@ var orderOptions = []orderOption{
 	{"debug", "Debug", func(o Order) bool { return o.Debug }},
 	{"fresh_facts", "FreshFacts", func(o Order) bool { return o.FreshFacts }},
 	{"exclusive", "Exclusive", func(o Order) bool { return o.Exclusive }},
+	{"enc", "ENC", func(o Order) bool { return o.ENC }},
 }
 
 // firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not report their

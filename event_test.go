@@ -77,6 +77,9 @@ var (
 		&tutti.NodeTrusts{Node: aNode, Counter: 2},
 		&tutti.NodeInventory{Node: aNode, Facts: &aHeld, Catalog: &tutti.Held{State: aDigest, At: at, Left: "it is too large"}},
 		&tutti.InventoryDropped{Part: tutti.InventoryFacts},
+		&tutti.NodeClassified{Node: aNode, Classification: &tutti.Classification{
+			Classes: map[string]json.RawMessage{"role::db": json.RawMessage(`{"port":5432}`)}, Parameters: map[string]json.RawMessage{"site": json.RawMessage(`"ber"`)}, Environment: "canary",
+		}},
 		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Row: 2, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true, Moved: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Codes: map[string]tutti.Digest{"canary": aDigest}, Commits: map[string]string{"canary": "1a2b3c4d5e6f, dirty"}, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},

@@ -160,7 +160,7 @@ func (r ReadReaction) Fits(q Query) bool {
 		return r.Type != "" && r.Type == q.Type
 	case QueryHiera:
 		return r.Key != "" && MatchPattern(hieraParts(r.Key), hieraParts(hieraKeys+q.Key))
-	case QueryGroups: // has no key
+	case QueryGroups, QueryENC: // have no key
 		return false
 	default:
 		return r.Key != "" && !strings.HasPrefix(r.Key, hieraKeys) && MatchPattern(r.Key, q.Key)
@@ -215,6 +215,9 @@ const (
 type Environment struct {
 	Name string `json:"name"`
 	Path string `json:"path,omitempty"`
+	// ENC is true if the ENC of the server may name the environment of nodes whose groups name none. Only the fleet's own
+	// environment may have this field.
+	ENC bool `json:"enc,omitempty"`
 }
 
 // Group is a named set of nodes. Nodes lists the nodes of the group. If the list is empty, a node's join token decides

@@ -28,6 +28,8 @@ type Order struct {
 	// Exclusive is true if the job must hold the node. If the job does not hold the node, the node does not begin the
 	// run.
 	Exclusive bool `json:"exclusive,omitempty"`
+	// ENC is true if the run must ask for the classes and parameters that the site's ENC gives to the node.
+	ENC bool `json:"enc,omitempty"`
 	// Proof is true for a run that tests whether its node is still good. If nothing can have changed
 	// since the last run, the gate stops the run, and the node is good.
 	Proof bool `json:"proof,omitempty"`

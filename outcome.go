@@ -145,6 +145,8 @@ func (w Wait) Validate() error {
 		good = w.Query.Type == ""
 	case QueryCollect:
 		good = w.Query.Type != "" && w.Query.Key == ""
+	case QueryENC:
+		good = w.Query.Key == "" && w.Query.Type == ""
 	case QueryGroups, QueryPublished: // a question of these kinds always has an answer
 	}
 	size := len(w.Query.Key) + len(w.Query.Type) + len(w.Query.Filter) + len(w.At.Resource) + len(w.At.File)

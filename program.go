@@ -73,6 +73,21 @@ func (f Fleet) EnvironmentNamed(groups []GroupName) string {
 	return ""
 }
 
+// EnvironmentBy returns the environment that the groups of a node set, or else the ENC if the fleet file lets it. It is
+// empty if nobody sets one. With ProgramAgent the Puppet Server asks its own ENC.
+func (f Fleet) EnvironmentBy(groups []GroupName, answer *Classification) string {
+	named := f.EnvironmentNamed(groups)
+	if named == "" && f.Environment.ENC && answer != nil && f.ProgramOf(groups) != ProgramAgent {
+		return answer.Environment
+	}
+	return named
+}
+
+// EnvironmentFor does the same as EnvironmentOf for a node about which the ENC gives this answer.
+func (f Fleet) EnvironmentFor(groups []GroupName, answer *Classification) string {
+	return cmp.Or(f.EnvironmentBy(groups, answer), f.EnvironmentOf(groups))
+}
+
 // Declared returns the environments whose code `tutti code push` sends, the fleet's environment first.
 func (f Fleet) Declared() []Environment {
 	if f.Environment.Name == "" {

@@ -16,6 +16,9 @@ const (
 	QueryCollect QueryKind = "collect"
 	// QueryGroups asks for the groups of the asking node. It has neither a key nor a type.
 	QueryGroups QueryKind = "groups"
+	// QueryENC asks for the classes and parameters that the site's ENC gives to the asking node. It has neither a key nor
+	// a type.
+	QueryENC QueryKind = "enc"
 	// QueryPublished asks for a value that the node itself has published. A question of this kind is not recorded as a
 	// read.
 	QueryPublished QueryKind = "published"
@@ -40,9 +43,14 @@ func (q Query) String() string {
 		return "the hiera level"
 	case q.Kind == QueryGroups:
 		return "the list of its groups"
+	case q.Kind == QueryENC:
+		return "the answer of the ENC"
 	}
 	return fmt.Sprintf("%s %q", q.Kind, q.Key)
 }
+
+// Own reports whether each node has its own answer to the question, so that the question has neither a key nor a type.
+func (q Query) Own() bool { return q.Kind == QueryGroups || q.Kind == QueryENC }
 
 // Equal reports whether two questions in normal form are equal.
 func (q Query) Equal(other Query) bool {

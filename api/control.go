@@ -350,6 +350,7 @@ type NodeView struct {
 	// Environment is the environment that a group of the node names. Environment is empty if no group names one, or if it is
 	// the fleet's environment.
 	Environment string    `json:"environment,omitempty"`
+	ENC         *ENCView  `json:"enc,omitempty"` // nil if the server has no ENC
 	JoinedAt    time.Time `json:"joined_at"`
 	SeenAt      time.Time `json:"seen_at,omitzero"`
 	Connected   bool      `json:"connected"`

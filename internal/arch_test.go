@@ -60,7 +60,7 @@ var layers = map[string]string{
 	"killpoint": points,
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
-	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling, "control": sibling, "outward": sibling,
+	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling, "control": sibling, "outward": sibling, "classify": sibling,
 	// The doctor reads an agent's directory, Puppet, credentials and /proc. The package that collects these facts is
 	// therefore above the adapters. The checks in doctor are in the adapters' layer and read nothing.
 	"doctor/collect": room,

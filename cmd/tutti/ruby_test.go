@@ -66,6 +66,7 @@ type fakeRun struct {
 		EnvironmentPath string   `json:"environmentpath"`
 		Socket          string   `json:"socket"`
 		Owed            []string `json:"owed"`
+		ENC             bool     `json:"enc"`
 	}
 	site    string
 	todo    []statement
@@ -229,6 +230,12 @@ func (r *fakeRun) catalog() error {
 // The method `compile` sends the questions and exports, and reports whether it failed.
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
+	if r.order.ENC {
+		raw, err := json.Marshal(r.say(ask{"op": "enc"})["answer"])
+		if err != nil || r.add(filepath.Join(r.dir, "..", "..", "enc"), string(raw)) != nil {
+			return true
+		}
+	}
 	for _, s := range r.todo {
 		at := ask{"resource": "Class[main]", "file": r.site, "line": s.line}
 		switch s.verb {

@@ -202,6 +202,8 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 		return s.value(ctx, req)
 	case "collect":
 		return s.collect(ctx, req)
+	case "enc":
+		return s.enc(ctx, req)
 	case "groups":
 		return s.groups(ctx, req)
 	case "gate":

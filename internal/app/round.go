@@ -170,6 +170,7 @@ func (s *Server) round(ctx context.Context) error {
 		Log: serverdir.Witness(eventLog, s.head, s.content, stored), Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: keys, Keys: keys,
 		Space:   s.reserve.Check,
+		ENC:     s.enc != nil,
 		Silence: s.opts.Silence, InFlight: s.opts.MaxRuns, Compiles: s.opts.Compiles, Keep: engine.Keep{Jobs: s.opts.KeepJobs}, KeepReports: s.opts.Reports,
 		FirstOperator: s.config.First,
 		Epochs:        s.epochs,

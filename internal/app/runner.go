@@ -36,7 +36,7 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
 		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), VolatileFacts: nonNil(spec.Order.VolatileFacts), Debug: spec.Order.Debug, DigestKey: r.digestKey,
-		Owed:  spec.Owed,
+		Owed: spec.Owed, ENC: spec.Order.ENC,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
 	if spec.Order.Exclusive { // an exclusive job has disabled all Puppet runs other than its own

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/classify"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
@@ -66,6 +67,8 @@ type Server struct {
 	epochs    *serverdir.Epochs
 	// destinations get the reports of runs.
 	destinations []outward.Destination
+	// enc is the site's ENC, or nil.
+	enc *classify.Config
 }
 
 // NewServer takes the lock of the data directory and opens its listeners. Run then serves.
@@ -84,6 +87,9 @@ func (s *Server) open() error {
 		return err
 	}
 	if s.destinations, err = outward.ReadConfig(s.opts.Dir); err != nil {
+		return err
+	}
+	if s.enc, err = classify.ReadConfig(s.opts.Dir); err != nil {
 		return err
 	}
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)

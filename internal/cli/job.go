@@ -257,7 +257,7 @@ func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 
 func question(q tutti.Query) string {
 	text := q.String()
-	if q.Kind != tutti.QueryCollect && q.Kind != tutti.QueryGroups {
+	if q.Kind != tutti.QueryCollect && !q.Own() {
 		text = fmt.Sprintf("%s %s", q.Kind, q.Key)
 	}
 	return oneLine(text, maxLine)

@@ -292,6 +292,9 @@ func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	if n.Environment != "" {
 		printLine(w, "code      environment %s\n", n.Environment)
 	}
+	if n.ENC != nil {
+		printENC(w, *n.ENC, now)
+	}
 	if c := n.Certificate; c != nil {
 		printLine(w, "cert      %s, until %s, %s\n", c.Serial, day(c.Ends), tutti.InLine(extensionText(c.Extensions)))
 	}

@@ -67,6 +67,8 @@ func (s *State) changeOf(n tutti.NodeName, q tutti.Query) string {
 	switch c.Event {
 	case (*tutti.FleetSet)(nil).Kind():
 		return "fleet file set by " + who(c.By)
+	case (*tutti.NodeClassified)(nil).Kind():
+		return fmt.Sprintf("another answer of the ENC for %s", c.Node)
 	case (*tutti.NodeEnrolled)(nil).Kind():
 		return fmt.Sprintf("node %s joined", c.Node)
 	case (*tutti.NodeRemoved)(nil).Kind():

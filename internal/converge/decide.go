@@ -50,6 +50,8 @@ type Has struct {
 	Named bool
 	// Groups are the node's groups, sorted.
 	Groups []tutti.GroupName
+	// Classified is true if the ENC has an answer about the node, and the node's runs must ask for it.
+	Classified bool
 	// Volatile are the names of facts that the fleet file calls volatile.
 	Volatile []string
 	// Meant reports whether the node is among the targets of a secret. If Meant is nil, the

@@ -123,6 +123,8 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
 		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, has.Puppet)
+	case has.Classified && !asksENC(passed):
+		out.why = "its last run did not get what the ENC says about it"
 	case passed.Groups != nil && !slices.Equal(passed.Groups, has.Groups):
 		out.why = fmt.Sprintf("at its last run it was in %s, now it is in %s", inGroups(passed.Groups), inGroups(has.Groups))
 	case notCompared(passed, has) != "":
@@ -157,6 +159,11 @@ func notCompared(passed *engine.Run, has Has) string {
 		}
 	}
 	return ""
+}
+
+// asksENC reports whether a run has asked for the answer of the ENC.
+func asksENC(passed *engine.Run) bool {
+	return slices.ContainsFunc(passed.Asked.Reads, func(r tutti.Read) bool { return r.Query.Kind == tutti.QueryENC })
 }
 
 // The function `regrouped` explains a change of answers with the groups of the node, if the groups are one of these

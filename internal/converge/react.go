@@ -223,7 +223,7 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 			return rule.When
 		}
 	}
-	if q.Kind == tutti.QueryGroups { // each node has its own answer, so a change wakes only the nodes that moved
+	if q.Own() { // each node has its own answer, so a change wakes only the nodes whose answer changes
 		return tutti.ReactNow
 	}
 	if readers := s.data.ReaderCount(q); readers > wideMin && readers*widePart > len(s.nodes) {
@@ -250,6 +250,10 @@ func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) boo
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
 		last.EndedSeq < s.fleetSeq { // grants are inputs, too
+		return false
+	}
+	if slices.ContainsFunc(last.Result.Waits, func(w tutti.Wait) bool { return w.Query.Kind == tutti.QueryENC }) &&
+		s.data.Answer(tutti.Query{Kind: tutti.QueryENC}, data.Asker{Node: n}).Found { // the server ended this run before it could ask
 		return false
 	}
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed

@@ -112,6 +112,8 @@ func (s *State) Apply(e tutti.Event) {
 		}
 	case *tutti.NodeSetBack:
 		s.judgeAgain(b.Node)
+	case *tutti.NodeClassified:
+		s.judgeAgain(b.Node)
 	case *tutti.NodeFacts:
 		s.judgeAgain(b.Node)
 	case *tutti.JobStarted:

@@ -56,13 +56,13 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 		var err error
 		q.Filter, err = Normalize(q.Filter)
 		return q, err
-	case tutti.QueryGroups:
+	case tutti.QueryGroups, tutti.QueryENC:
 		if q.Key != "" || q.Type != "" || q.Filter != nil {
-			return q, tutti.Errorf(tutti.CodeInvalid, "groups question: it must not have a key, a type or a filter")
+			return q, tutti.Errorf(tutti.CodeInvalid, "%s question: it must not have a key, a type or a filter", q.Kind)
 		}
 		return q, nil
 	default:
-		return q, tutti.Errorf(tutti.CodeInvalid, "question of kind %q: the kinds are value, hiera, collect and groups", string(q.Kind))
+		return q, tutti.Errorf(tutti.CodeInvalid, "question of kind %q: the kinds are value, hiera, collect, groups and enc", string(q.Kind))
 	}
 }
 
@@ -76,9 +76,9 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	if q.Kind == tutti.QueryCollect {
 		return s.collect(q, asker)
 	}
-	if q.Kind == tutti.QueryGroups {
-		g := s.groupsOf(asker.Node)
-		return Answer{Found: g.digest != "", Value: g.value, Digest: g.digest, Seq: s.seq}
+	if q.Own() {
+		own := s.ownOf(q.Kind, asker.Node)
+		return Answer{Found: own.digest != "", Value: own.value, Digest: own.digest, Seq: s.seq}
 	}
 	v := s.values[q.Key]
 	if q.Kind == tutti.QueryHiera {

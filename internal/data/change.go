@@ -7,7 +7,7 @@ type Change struct {
 	Event string         // kind of the event
 	By    string         // the actor named in the event
 	Key   string         // key of the value, empty for exports
-	Node  tutti.NodeName // node whose exports changed, or node that joined or was removed
+	Node  tutti.NodeName // node whose exports changed, or node that joined, was classified or was removed
 }
 
 // changeOf returns the Change for an event, or nil if the event changes no answers.
@@ -25,6 +25,8 @@ func changeOf(e tutti.Event) *Change {
 	case *tutti.NodeRemoved:
 		c.Node = b.Node
 	case *tutti.NodeEnrolled:
+		c.Node = b.Node
+	case *tutti.NodeClassified:
 		c.Node = b.Node
 	case *tutti.FleetSet: // a fleet file can change the groups of nodes
 	default:
@@ -45,8 +47,8 @@ func (s *State) LastChange(node tutti.NodeName, query tutti.Query) (Change, bool
 	if of, _, hiera := hieraKey(q.change.Key); hiera && of != "" && of != node {
 		return Change{}, false
 	}
-	if q.Query.Kind == tutti.QueryGroups && q.change.Node != "" && q.change.Node != node {
-		return Change{}, false // another node has joined since, and this node's groups are from before
+	if q.Query.Own() && q.change.Node != "" && q.change.Node != node {
+		return Change{}, false // the last change was about another node
 	}
 	return *q.change, true
 }

@@ -32,8 +32,8 @@ type State struct {
 	types  map[string]map[tutti.NodeName][]member
 	jobs   map[tutti.JobID]*overlay // the overlays of unfinished jobs
 
-	groups    map[tutti.NodeName]*grouping // the groups of each node that has joined
-	groupings map[string]*grouping         // each list of groups once, by its canonical form
+	owns       map[ownKey]*ownAnswer // the answers that each node has for itself
+	ownAnswers map[string]*ownAnswer // the same answers, each once, by their canonical form
 
 	weights weights // the weights of all sets in nodes
 
@@ -64,8 +64,8 @@ func NewState() *State {
 		types:  map[string]map[tutti.NodeName][]member{},
 		jobs:   map[tutti.JobID]*overlay{},
 
-		groups:    map[tutti.NodeName]*grouping{},
-		groupings: map[string]*grouping{},
+		owns:       map[ownKey]*ownAnswer{},
+		ownAnswers: map[string]*ownAnswer{},
 
 		weights: weights{},
 
@@ -106,6 +106,8 @@ func (s *State) Apply(e tutti.Event) {
 		if s.boxes[b.Node] != "" {
 			s.setBox(b.Node, tutti.BoxDigest(b.BoxKey))
 		}
+	case *tutti.NodeClassified:
+		s.classified(b)
 	case *tutti.NodeRemoved:
 		s.removeNode(b)
 	case *tutti.JobStarted:
@@ -130,7 +132,8 @@ func (s *State) removeNode(b *tutti.NodeRemoved) {
 		s.dropOverlay(job, node)
 	}
 	s.setBox(node, "")
-	s.group(node, nil)
+	s.own(tutti.QueryGroups, node, nil)
+	s.own(tutti.QueryENC, node, nil)
 	s.Forget(node)
 	s.Declare(node, nil)
 }

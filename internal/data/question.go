@@ -115,8 +115,8 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 		return digest != "", digest
 	case tutti.QueryCollect:
 		return true, q.collected(asker).digest()
-	case tutti.QueryGroups:
-		digest := s.groupsOf(asker.Node).digest
+	case tutti.QueryGroups, tutti.QueryENC:
+		digest := s.ownOf(q.Query.Kind, asker.Node).digest
 		return digest != "", digest
 	default:
 		digest := s.digestFor(s.values[q.Query.Key], asker.Node)
@@ -155,7 +155,7 @@ func (q *Question) Producers(job tutti.JobID) iter.Seq[tutti.NodeName] {
 }
 
 func (q *Question) producers(job tutti.JobID) []tutti.NodeName {
-	if q.refused || q.Query.Kind == tutti.QueryGroups { // no node publishes the groups of a node
+	if q.refused || q.Query.Own() { // no node publishes such an answer
 		return nil
 	}
 	if q.Query.Kind == tutti.QueryCollect {

@@ -51,6 +51,8 @@ type Present interface {
 	Lacks(node tutti.NodeName) []tutti.Capability
 	// Machines returns the machines that have said hello with a node's key since the server started.
 	Machines(node tutti.NodeName) []tutti.Machine
+	// ENC returns what is known about the calls of the ENC for a node since the server started.
+	ENC(node tutti.NodeName) api.ENCCalls
 }
 
 // Past has all events that still exist, and the audit trail.
@@ -99,6 +101,12 @@ func (v View) node(n *fold.Node) api.NodeView {
 		SeenAt: seen, Connected: !seen.IsZero() && v.Now.Sub(seen) < v.Silence,
 		Stopped: beat.Stopping, Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Unnoted: beat.Unnoted, Warm: beat.Warm,
 		TooOldFor: v.Present.Lacks(n.Node), Active: v.Engine.Active[n.Node], Trusts: n.Trusts,
+	}
+	if calls := v.Present.ENC(n.Node); n.Classified != nil || calls != (api.ENCCalls{}) {
+		out.ENC = &api.ENCView{Classification: n.Classified, ENCCalls: calls}
+		if n.Classified != nil {
+			out.ENC.ChangedAt = n.ClassifiedAt
+		}
 	}
 	if v.WhyObserved(n.Node) != "" {
 		verdict := v.observe(n, out)

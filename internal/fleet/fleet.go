@@ -222,5 +222,6 @@ func (r *reader) environment(n *yaml.Node, env *tutti.Environment) {
 			}
 			env.Path = path
 		},
+		"enc": func(n *yaml.Node) { env.ENC = r.isTrue(n, "environment: enc") },
 	})
 }

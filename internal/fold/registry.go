@@ -87,7 +87,11 @@ type Node struct {
 	Inventory *tutti.NodeInventory // what the server holds for queries; nil if it holds nothing
 	// trusted has the groups whose condition fits the node's certificate.
 	trusted []tutti.GroupName
-	Trusts  uint64 // the last statement about code keys that the node follows
+	// Classified is the last answer of the ENC about the node, or nil.
+	Classified   *tutti.Classification
+	ClassifiedAt time.Time
+	FirstAnswer  uint64 // the sequence of the first answer since there was none
+	Trusts       uint64 // the last statement about code keys that the node follows
 
 	replaced, keeps bool // copied from a NodeRemoved, until the next NodeEnrolled of this name
 }
@@ -159,6 +163,13 @@ func (r *Registry) apply(e tutti.Event) {
 		r.Trust = append(r.Trust, b.Statement)
 	case *tutti.OperatorsTrusted:
 		r.Acting = b
+	case *tutti.NodeClassified:
+		if n := r.Nodes[b.Node]; n != nil {
+			if n.Classified == nil {
+				n.FirstAnswer = e.Seq
+			}
+			n.Classified, n.ClassifiedAt = b.Classification, e.At
+		}
 	case *tutti.NodeTrusts:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.Trusts = b.Counter

@@ -137,9 +137,13 @@ func (s *State) UsualOf(name tutti.NodeName) engine.Usual {
 		return engine.Usual{Program: tutti.ProgramApply}
 	}
 	groups := s.Registry.Groups(n)
-	// if no group sets an environment, a running job keeps the fleet's environment
-	return engine.Usual{Program: f.ProgramOf(groups), Environment: f.EnvironmentNamed(groups)}
+	// if neither a group nor the ENC sets an environment, a running job keeps the fleet's environment
+	return engine.Usual{Program: f.ProgramOf(groups), Environment: f.EnvironmentBy(groups, n.Classified)}
 }
+
+// Classifies reports whether the answer of the ENC matters for a node. With `mode: agent` the Puppet Server has its own
+// ENC.
+func (s *State) Classifies(name tutti.NodeName) bool { return s.ProgramOf(name) == tutti.ProgramApply }
 
 // JobWith returns the beginning of a job that keeps the given code of each environment. The other fields are empty.
 func (s *State) JobWith(f tutti.Fleet, codes map[string]tutti.Digest) *tutti.JobStarted {
@@ -178,15 +182,17 @@ func (s *State) Runs(target string, name tutti.NodeName) bool {
 func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	f := s.Fleet()
 	var groups []tutti.GroupName
+	var classified *tutti.Classification
 	if n := s.Registry.Nodes[name]; n != nil {
-		groups = s.Registry.Groups(n)
+		groups, classified = s.Registry.Groups(n), n.Classified
 	}
 	mayRead := policy.KeysOf(f, groups, name).Reads
 	meant := func(targets []string) bool { return tutti.Targets(targets, name, groups) }
 	return converge.Has{
-		MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.EnvironmentOf(groups), Groups: groups,
-		Named:    f.EnvironmentNamed(groups) != "",
-		Volatile: f.VolatileFacts, Recorded: policy.Compiles(f),
+		MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.EnvironmentFor(groups, classified), Groups: groups,
+		Named:      f.EnvironmentBy(groups, classified) != "",
+		Classified: classified != nil && s.Classifies(name),
+		Volatile:   f.VolatileFacts, Recorded: policy.Compiles(f),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/wire"
@@ -17,6 +18,7 @@ type Nodes struct {
 	mu    *sync.RWMutex
 	nodes map[tutti.NodeName]*seat
 	keys  map[tutti.NodeKey]*seat
+	encs  *encs
 }
 
 // seat is the state of one node.
@@ -53,7 +55,7 @@ type seat struct {
 
 // New returns Nodes without any node. Load adds the nodes.
 func New() Nodes {
-	return Nodes{mu: &sync.RWMutex{}, nodes: map[tutti.NodeName]*seat{}, keys: map[tutti.NodeKey]*seat{}}
+	return Nodes{mu: &sync.RWMutex{}, nodes: map[tutti.NodeName]*seat{}, keys: map[tutti.NodeKey]*seat{}, encs: &encs{now: map[tutti.NodeName]api.ENCCalls{}}}
 }
 
 // Load takes the nodes from the folded log when the server starts.

@@ -36,6 +36,7 @@ type Order struct {
 	Owed            []string       `json:"owed,omitempty"` // resources whose refresh an earlier run owes
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
+	ENC             bool           `json:"enc,omitempty"` // the run asks for its classes and parameters
 	// DisabledLock replaces Puppet's agent_disabled_lockfile. If DisabledLock is empty,
 	// Puppet's own file is used.
 	DisabledLock string `json:"disabled_lockfile,omitempty"`

@@ -4,3 +4,6 @@ import "github.com/tutti-project/tutti/internal/server/operators"
 
 // Ended returns a reader of ended runs, for the sender of reports.
 func (s *Server) Ended() operators.Ended { return operators.Ended{Operators: s.Operators} }
+
+// ENC returns the store for the answers of the site's ENC.
+func (s *Server) ENC() operators.Classified { return operators.Classified{Operators: s.Operators} }

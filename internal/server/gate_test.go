@@ -56,7 +56,7 @@ func TestTheGateStopsWhatIsOutOfDate(t *testing.T) {
 		"others' groups": {"a fleet file moves another node", nil, []tutti.Query{asksGroups}, nil, func(_ *testing.T, f fixture) {
 			f.Push(strings.Replace(twoSteps, "groups:", "groups:\n  canary: {nodes: [web-01]}", 1))
 		}, tutti.GateGo, ""},
-		"others' hiera":   {"what another node is told is no answer for us", nil, nil, []tutti.KeyRead{{Key: "port"}}, set("node/db-01.example.net/hiera/port", "2"), tutti.GateGo, ""},
+		"others' hiera": {"what another node is told is no answer for us", nil, nil, []tutti.KeyRead{{Key: "port"}}, set("node/db-01.example.net/hiera/port", "2"), tutti.GateGo, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -96,6 +96,8 @@ type Options struct {
 	ScrubEvery time.Duration
 	// Epochs remembers the epoch of the log. It may be nil.
 	Epochs writer.Epochs
+	// ENC is true if the server asks the site's ENC about each node.
+	ENC bool
 	// Keys are the keys that can be rotated. If Keys is nil, the server's keys cannot be rotated.
 	Keys Keys
 }

@@ -56,19 +56,44 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		if r.ClaimedAt.IsZero() && full != nil {
 			return full
 		}
+		first := r.ClaimedAt.IsZero()
 		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
 			tx.Emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
-		if unknown := tutti.Lacking(in.Knows, r.Needs()); len(unknown) > 0 {
-			tx.refuseOrder(r, in.Version, unknown)
+		if why := tx.awaitsENC(n, r); why != "" && first && s.Opts.ENC {
+			waits := []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryENC}}}
+			tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{Run: r.Run, Outcome: tutti.Waiting, Message: why, Waits: waits}})
 			return nil
 		}
 		order := r.Order
+		order.ENC = s.Opts.ENC && order.Program != tutti.ProgramAgent
+		if unknown := tutti.Lacking(in.Knows, order.Needs()); len(unknown) > 0 {
+			tx.refuseOrder(r, in.Version, unknown)
+			return nil
+		}
 		out.Order, out.Fence = &order, r.Fence
 		return nil
 	})
 	out.Position = s.Writer.Position()
 	return out, err
+}
+
+// The method `awaitsENC` says why a node gets no order before the ENC has answered. The order may be older than the first
+// answer, and name another environment than this answer. The text is empty if the node may get its order.
+func (tx *tx) awaitsENC(n *fold.Node, r *engine.Run) string {
+	switch {
+	case r.Program == tutti.ProgramAgent:
+		return ""
+	case n.Classified == nil:
+		why := "the ENC has not answered about it yet"
+		if calls := tx.Core.Presence.ENC(n.Node); calls.Error != "" {
+			why += ": " + calls.Error
+		}
+		return why
+	case n.FirstAnswer > r.Seq && tx.Fleet().Environment.ENC:
+		return "the ENC has answered about it only after this order: it may name another environment"
+	}
+	return ""
 }
 
 // The method `alone` returns what a node should do while this server is away. A paused node begins no run by

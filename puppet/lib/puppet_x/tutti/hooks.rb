@@ -129,9 +129,11 @@ module PuppetX
         end
       end
 
-      # This hook records why a compile ended without a catalog.
+      # This hook gives the node the classes and parameters of the ENC, and records why a compile ended without a
+      # catalog.
       module Compiler
         def compile(node, code_id = nil)
+          Launcher.current.classify(node)
           super
         rescue StandardError => e
           Launcher.current.not_compiled(e)

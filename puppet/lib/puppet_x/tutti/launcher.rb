@@ -128,6 +128,15 @@ module PuppetX
 
         start_over(@preload.refuted) if @preload
         phase('compile')
+        Settings.check_manifest(node) unless @order.enc?
+      end
+
+      # The compile begins. If the order says so, the node gets the classes and parameters of the ENC. Such a node needs
+      # no manifest.
+      def classify(node)
+        return unless @order.enc?
+
+        Run.current.classify(node)
         Settings.check_manifest(node)
       end
 

@@ -57,6 +57,11 @@ module PuppetX
         @data['debug'] == true
       end
 
+      # Returns whether the run asks for the classes and parameters of the server's ENC.
+      def enc?
+        @data['enc'] == true
+      end
+
       # Returns the directory of the environment.
       def code
         File.join(environmentpath, environment)

@@ -139,6 +139,19 @@ module PuppetX
         end
       end
 
+      # Gives a node the classes and parameters that the site's ENC says about it, as Puppet does it with its own ENC:
+      # parameters are variables at top scope, and come before facts of the same name.
+      def classify(node)
+        response = ask('enc')
+        unless part(response, 'enc', 'found', true, false)
+          raise Unanswered.new('the ENC has not answered about this node', { 'query' => { 'kind' => 'enc' }, 'at' => nil })
+        end
+
+        answer = part(response, 'enc', 'answer', Hash)
+        node.parameters.merge!(answer.fetch('parameters', {}))
+        node.classes = answer.fetch('classes', {})
+      end
+
       # @return [Array<Hash>] the exports of other nodes that match
       def collect(type, filter, at)
         @answers[['collect', type, filter]] ||=

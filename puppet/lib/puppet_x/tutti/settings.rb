@@ -57,6 +57,7 @@ module PuppetX
       def route
         return if @order.agent?
 
+        Puppet::Node.indirection.terminus_class = :plain if @order.enc? # one ENC decides, and this is the server's
         Puppet::Resource::Catalog.indirection.terminus_class = :compiler
         Puppet::Resource::Catalog.indirection.cache_class = :tutti
         Puppet::Node::Facts.indirection.cache_class = :tutti

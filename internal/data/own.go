@@ -1,0 +1,83 @@
+package data
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// ownAnswer is the answer to a question to which each node has its own answer (see Query.Own). Nodes with equal answers
+// share it.
+type ownAnswer struct {
+	value  json.RawMessage
+	digest tutti.Digest
+}
+
+// SetGroups sets the groups of a node, as the server decides them. The groups are the answer to the node's question
+// QueryGroups. The caller calls SetGroups after Apply, for each event that can change the groups of a node.
+func (s *State) SetGroups(node tutti.NodeName, groups []tutti.GroupName) {
+	names := append([]tutti.GroupName{}, groups...)
+	slices.Sort(names)
+	s.setOwn(tutti.QueryGroups, node, names)
+}
+
+// The method `classified` sets what the ENC says about a node. The environment is not part of the answer, because the
+// compile does not read it.
+func (s *State) classified(b *tutti.NodeClassified) {
+	if b.Classification == nil {
+		s.own(tutti.QueryENC, b.Node, nil)
+		return
+	}
+	answer := tutti.Classification{Classes: b.Classification.Classes, Parameters: b.Classification.Parameters}
+	s.setOwn(tutti.QueryENC, b.Node, answer)
+}
+
+func (s *State) setOwn(kind tutti.QueryKind, node tutti.NodeName, answer any) {
+	raw, err := json.Marshal(answer)
+	if err == nil {
+		raw = canonicalOrRaw(raw)
+	}
+	if err != nil { // the JSON comes from an event, so it is valid
+		panic(string(kind) + " of " + string(node) + ": " + err.Error())
+	}
+	a := s.ownAnswers[string(raw)]
+	if a == nil {
+		a = &ownAnswer{value: raw, digest: tutti.DigestOf(raw)}
+		s.ownAnswers[string(raw)] = a
+	}
+	s.own(kind, node, a)
+}
+
+// ownKey names the answer of one node to one question.
+type ownKey struct {
+	kind tutti.QueryKind
+	node tutti.NodeName
+}
+
+// The method `own` replaces an answer of a node, and touches the node if its record has the question.
+func (s *State) own(kind tutti.QueryKind, node tutti.NodeName, a *ownAnswer) {
+	key := ownKey{kind, node}
+	if s.owns[key] == a {
+		return
+	}
+	if s.owns[key] = a; a == nil {
+		delete(s.owns, key)
+	}
+	q, r := s.questions[identity{kind: kind}], s.records[node]
+	if q == nil || r == nil {
+		return
+	}
+	if _, reads := q.readers[r]; reads {
+		q.change = s.change
+		s.touch(r)
+	}
+}
+
+// ownOf returns the answer of a node. A node that is not known has no answer.
+func (s *State) ownOf(kind tutti.QueryKind, node tutti.NodeName) ownAnswer {
+	if a := s.owns[ownKey{kind, node}]; a != nil {
+		return *a
+	}
+	return ownAnswer{}
+}
