@@ -42,7 +42,7 @@ var (
 		&tutti.FleetSet{
 			Counter: 4, Statement: &aStatement,
 			Fleet: tutti.Fleet{
-				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code"},
+				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code", ENC: true},
 				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}},
 				Grants: []tutti.Grant{{To: "db", Write: []string{"db/**"}, Read: []string{"x"}, Dangerous: true, Types: []tutti.ExportGrant{{
 					Type: "Database", Defined: true, Parameters: []string{"port"}, OwnTitle: true, Tags: []string{"main"}, NoRelations: true, Most: 3,

@@ -14,7 +14,7 @@ import (
 
 // Source is the server. It has the nodes and stores the answers.
 type Source interface {
-	// Classified returns all nodes that have joined, and whether there is an answer about each of them.
+	// Classified returns the nodes to ask about, and whether there is an answer about each of them.
 	Classified(ctx context.Context) (map[tutti.NodeName]bool, error)
 	// Classify stores an answer. A nil answer says that there is no ENC any more.
 	Classify(ctx context.Context, node tutti.NodeName, answer *tutti.Classification) error

@@ -70,7 +70,7 @@ func (rd *Reader) PushEffect(ctx context.Context, in api.PushQuery) (api.PushEff
 			if f.WhyObserved(groups) != "" {
 				continue
 			}
-			environment, has, last := f.EnvironmentOf(groups), v.has(name), v.Engine.Last(name).Applied
+			environment, has, last := f.EnvironmentFor(groups, n.Classified), v.has(name), v.Engine.Last(name).Applied
 			code, other := codes[environment]
 			if loses[name] || stale[name] || has.Environment != environment || other && f.ProgramOf(groups) != tutti.ProgramAgent && (last == nil || last.Code != code) {
 				out.Nodes = append(out.Nodes, name)

@@ -417,6 +417,8 @@ func everythingHappens(t *testing.T, p *trimming) {
 	set(t, p.Fleet, "shared/old", `{"a": [1, null, "<&>"]}`)
 	must(p.UnsetValue(ctx, "shared/old"))
 	secretsOf(t, p.Fleet, web)
+	must(p.ENC().Classify(ctx, "db-01", &tutti.Classification{Classes: map[string]json.RawMessage{"role::db": json.RawMessage(`{"text":"<&>"}`)}, Environment: "production"}))
+	must(p.ENC().Classify(ctx, "db-01", nil)) // without an answer again, because the runs below do not ask for it
 
 	for _, mode := range []tutti.Mode{tutti.ModeApply, tutti.ModeNoop, tutti.ModeApply} {
 		p.Start("deploy", mode)

@@ -13,12 +13,15 @@ import (
 // Classified stores the answers of the site's ENC.
 type Classified struct{ *Operators }
 
-// Classified returns all nodes that have joined, and whether there is an answer about each of them.
+// Classified returns the nodes about which the ENC is asked, and the nodes that have an answer. The value says whether
+// there is an answer.
 func (s Classified) Classified(ctx context.Context) (map[tutti.NodeName]bool, error) {
 	out := map[tutti.NodeName]bool{}
 	err := s.Look(ctx, func(v explain.View) error {
 		for name, n := range v.Registry.Nodes {
-			out[name] = n.Classified != nil
+			if n.Classified != nil || v.Classifies(name) {
+				out[name] = n.Classified != nil
+			}
 		}
 		return nil
 	})
