@@ -131,7 +131,7 @@ func boolean(b bool) int {
 // The method `one` asks about one node.
 func (k *Keeper) one(ctx context.Context, node tutti.NodeName) {
 	answer, err := k.Ask(ctx, node)
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
 		err = k.Source.Classify(ctx, node, &answer)
 	}
 	if ctx.Err() != nil { // the server ends, so this is no failure of the script

@@ -49,18 +49,19 @@ func (c Config) Ask(ctx context.Context, node tutti.NodeName) (tutti.Classificat
 		return tutti.Classification{}, tutti.Errorf(tutti.CodeUnavailable, "%s: no answer within %s", c.Command, c.Timeout)
 	case err != nil:
 		text := err.Error()
-		if words := strings.TrimSpace(said.String()); words != "" {
+		if words := strings.TrimSpace(said.kept.String()); words != "" {
 			text += ": " + words
 		}
 		return tutti.Classification{}, tutti.Errorf(tutti.CodeUnavailable, "%s: %s", c.Command, tutti.OneLine(text))
 	}
-	answer, err := Parse(out.Bytes())
+	answer, err := Parse(out.kept.Bytes())
 	return answer, tutti.Wrap(tutti.CodeInvalid, err, "%s: its answer for %s", c.Command, node)
 }
 
-// bounded keeps the first bytes that are written to it.
+// bounded keeps the first bytes that are written to it. It does not embed the buffer, because the buffer's method ReadFrom
+// has no bound.
 type bounded struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	most int
 	cut  bool
 	over func() // called when there is too much
@@ -68,14 +69,14 @@ type bounded struct {
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	room := max(0, b.most-b.Len())
+	room := b.most - b.kept.Len()
 	if len(p) > room {
 		b.cut = true
 		if b.over != nil {
 			b.over()
 		}
 	}
-	b.Buffer.Write(p[:min(len(p), room)])
+	b.kept.Write(p[:min(len(p), room)])
 	return len(p), nil
 }
 
