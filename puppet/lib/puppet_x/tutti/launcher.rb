@@ -138,6 +138,9 @@ module PuppetX
 
         Run.current.classify(node)
         Settings.check_manifest(node)
+      rescue Puppet::Error => e
+        Puppet.err(e.message) # Puppet logs only errors of its own compiler
+        raise
       end
 
       # The node has the Puppet Server's plugins and its facts, and requests a catalog next.
