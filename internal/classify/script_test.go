@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,7 +84,7 @@ func TestTheScriptIsBounded(t *testing.T) {
 		{"a failure, with what it says", "echo 'parameters: {a: b}'\necho no such node >&2\nexit 3", time.Minute, "", "exit status 3: no such node"},
 		{"a script that hangs, with what it has started", "sleep 1000 & echo 'parameters: {a: b}'\nwait", 50 * time.Millisecond, "", "no answer within 50ms"},
 		{"endless output", "exec yes", time.Minute, "", "its output has more than"},
-		{"output that is no answer", "echo hello", time.Minute, "", "its answer for web-01: it must be a YAML hash"},
+		{"output that is not YAML of an ENC", "echo hello", time.Minute, "", "its answer for web-01: it must be a YAML hash"},
 	} {
 		c := Config{Command: script(t, tc.text, 0o755), Timeout: tc.timeout}
 		got, err := c.Ask(t.Context(), "web-01")
@@ -98,6 +99,31 @@ func TestTheScriptIsBounded(t *testing.T) {
 		if err != nil || text != tc.want {
 			t.Errorf("%s: %s, %v, want %s", tc.reason, text, err, tc.want)
 		}
+	}
+}
+
+// A process that the script has started keeps a pipe open. The pipe ends when all processes of the script have ended.
+func TestWhatTheScriptHasStartedEndsWithIt(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := os.ReadFile(pipe)
+		read <- err
+	}()
+	c := Config{Command: script(t, "exec 3>"+pipe+"\nsleep 300 >/dev/null 2>&1 &\necho 'parameters: {a: b}'", 0o755), Timeout: time.Minute}
+	if _, err := c.Ask(t.Context(), "web-01"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a process of the script still runs after a minute")
 	}
 }
 
