@@ -169,6 +169,8 @@ type Cause struct {
 	Run   *RunView  `json:"run,omitempty"`
 	// Groups is true if the event changed the groups of the node. Added and Removed are then groups.
 	Groups bool `json:"groups,omitempty"`
+	// ENC is true if the event is another answer of the ENC.
+	ENC bool `json:"enc,omitempty"`
 	// Added, Removed and Altered are the references of exports that differ between the previous and
 	// the new answer. Unknown is true if the server no longer has the previous exports.
 	Added   []string `json:"added,omitempty"`

@@ -61,7 +61,11 @@ func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 		root.add("%s", f)
 	}
 	for _, c := range e.Changed {
-		line := root.add("%s has another answer%s", question(c.Query), askedAt(c.At))
+		how := "has another answer"
+		if c.Query.Own() { // the question is named like its answer
+			how = "has changed"
+		}
+		line := root.add("%s %s%s", question(c.Query), how, askedAt(c.At))
 		if len(c.Causes) == 0 {
 			line.add("the log no longer shows who changed it")
 		}
@@ -201,6 +205,8 @@ func addCause(to *outline, c api.Cause, now time.Time) {
 		what = "value " + c.Key + " unset"
 	case c.Key != "":
 		what = "value " + c.Key + " set"
+	case c.ENC:
+		what = "another answer stored"
 	case c.Groups:
 		what = "its groups changed"
 	}

@@ -8,8 +8,22 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// The method `movers` returns, in order, the events that have changed the groups of a node since it read them.
-func (t *trail) movers(node tutti.NodeName, since moment) []api.Cause {
+// The method `movers` returns, in order, the events that have changed a node's own answer (see Query.Own) since it read
+// the answer.
+func (t *trail) movers(node tutti.NodeName, q tutti.Query, since moment) []api.Cause {
+	out := t.regroupings(node, since)
+	if q.Kind == tutti.QueryENC {
+		out = nil
+		for _, e := range t.members {
+			if b, is := e.Body.(*tutti.NodeClassified); is && b.Node == node && since.before(e.Seq, e.At) {
+				out = append(out, api.Cause{Seq: e.Seq, At: e.At, By: e.By, ENC: true})
+			}
+		}
+	}
+	return out[max(0, len(out)-maxCauses):]
+}
+
+func (t *trail) regroupings(node tutti.NodeName, since moment) []api.Cause {
 	var out []api.Cause
 	var members fleet.Membership
 	var joined *tutti.NodeEnrolled
@@ -34,7 +48,7 @@ func (t *trail) movers(node tutti.NodeName, since moment) []api.Cause {
 		}
 		was = is
 	}
-	return out[max(0, len(out)-maxCauses):]
+	return out
 }
 
 // The function `without` returns the groups of the first list that are not in the second list.

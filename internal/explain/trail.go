@@ -17,7 +17,7 @@ type trail struct {
 	values  map[string][]api.ValueVersion      // by key, in order
 	exports map[tutti.NodeName][]exportsChange // the exports that other nodes read, in order
 	pushed  map[tutti.Digest]tutti.Event       // the last push of each code
-	members []tutti.Event                      // the events that can change the groups of nodes, in order
+	members []tutti.Event                      // the events that can change the groups of nodes and the answers of the ENC, in order
 	through uint64                             // up to this sequence only the events of a snapshot exist
 	blobs   tutti.Blobs
 	sets    map[tutti.Digest][]tutti.Export
@@ -58,7 +58,7 @@ func (t *trail) add(e tutti.Event) {
 		if !b.Overlay {
 			t.exports[b.Node] = append(t.exports[b.Node], exportsChange{*b, e})
 		}
-	case *tutti.FleetSet, *tutti.NodeEnrolled:
+	case *tutti.FleetSet, *tutti.NodeEnrolled, *tutti.NodeClassified:
 		t.members = append(t.members, e)
 	case *tutti.CodePushed:
 		t.pushed[b.Code] = e
@@ -107,11 +107,11 @@ const maxCauses = 100
 // answer.
 func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	var out []api.Cause
-	switch q.Kind {
-	case tutti.QueryCollect:
+	if q.Kind == tutti.QueryCollect {
 		return t.exporters(ctx, node, q, since)
-	case tutti.QueryGroups:
-		return t.movers(node, since), nil
+	}
+	if q.Own() {
+		return t.movers(node, q, since), nil
 	}
 	for _, key := range pathsOf(node, q) {
 		for _, v := range t.values[key] {
