@@ -75,6 +75,10 @@ check: deps ## what CI runs: lint, test, e2e; with BASE=REV only what the change
 deep: deps ## one part of the tests that check leaves out, PART=NAME; without PART the list of parts
 	$(GO) run ./internal/check -deep $(or $(PART),list)
 
+.PHONY: openvox
+openvox: build ## the module's specs and one test on a lab host with OpenVox 8, TREE=DIR is a checkout of its source (root)
+	script/openvox '$(TREE)'
+
 .PHONY: changelog
 changelog: ## make the section of a release in CHANGELOG.md, VERSION=0.2.0, and remove the files it is made of
 	$(GO) run ./internal/changelog -version '$(VERSION)'
