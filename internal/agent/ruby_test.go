@@ -210,6 +210,7 @@ type reply struct {
 	Data     map[string]json.RawMessage `json:"data"`
 	Exports  []tutti.Export             `json:"exports"`
 	Groups   []string                   `json:"groups"`
+	Answer   json.RawMessage            `json:"answer"`
 	Digest   tutti.Digest               `json:"digest"`
 	Digests  map[string]tutti.Digest    `json:"digests"`
 	Seq      uint64                     `json:"seq"`

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // maxOutput is the largest output of the script, and maxSaid how much of its standard error an error shows, in bytes.
@@ -52,7 +53,7 @@ func (c Config) Ask(ctx context.Context, node tutti.NodeName) (tutti.Classificat
 		if words := strings.TrimSpace(said.kept.String()); words != "" {
 			text += ": " + words
 		}
-		return tutti.Classification{}, tutti.Errorf(tutti.CodeUnavailable, "%s: %s", c.Command, tutti.OneLine(text))
+		return tutti.Classification{}, tutti.Errorf(tutti.CodeUnavailable, "%s: %s", c.Command, plain.Words(tutti.OneLine(text)))
 	}
 	answer, err := Parse(out.kept.Bytes())
 	return answer, tutti.Wrap(tutti.CodeInvalid, err, "%s: its answer for %s", c.Command, node)

@@ -12,6 +12,7 @@ import (
 type ownAnswer struct {
 	value  json.RawMessage
 	digest tutti.Digest
+	nodes  int // how many nodes have it
 }
 
 // SetGroups sets the groups of a node, as the server decides them. The groups are the answer to the node's question
@@ -58,11 +59,20 @@ type ownKey struct {
 // The method `own` replaces an answer of a node, and touches the node if its record has the question.
 func (s *State) own(kind tutti.QueryKind, node tutti.NodeName, a *ownAnswer) {
 	key := ownKey{kind, node}
-	if s.owns[key] == a {
+	old := s.owns[key]
+	if old == a {
 		return
 	}
-	if s.owns[key] = a; a == nil {
+	if old != nil {
+		if old.nodes--; old.nodes == 0 {
+			delete(s.ownAnswers, string(old.value))
+		}
+	}
+	if a == nil {
 		delete(s.owns, key)
+	} else {
+		s.owns[key] = a
+		a.nodes++
 	}
 	q, r := s.questions[identity{kind: kind}], s.records[node]
 	if q == nil || r == nil {

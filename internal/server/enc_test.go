@@ -96,7 +96,8 @@ func TestANodeWithoutAnAnswerOfTheENCGetsNoOrder(t *testing.T) {
 	}
 }
 
-// With mode agent the Puppet Server has its own ENC.
+// With mode agent the Puppet Server has its own ENC. The server asks about these nodes nevertheless, because a step may run
+// them with `puppet apply`.
 func TestAPuppetServerHasItsOwnENC(t *testing.T) {
 	f := classifying(t)
 	f.Start("old", tutti.ModeApply)
@@ -104,7 +105,7 @@ func TestAPuppetServerHasItsOwnENC(t *testing.T) {
 		t.Errorf("order %+v", o)
 	}
 	nodes, err := f.ENC().Classified(t.Context())
-	if diff := cmp.Diff(map[tutti.NodeName]bool{"web-01": false, "test-01": false}, nodes); diff != "" || err != nil {
+	if diff := cmp.Diff(map[tutti.NodeName]bool{"web-01": false, "test-01": false, "old-01": false}, nodes); diff != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}
 }

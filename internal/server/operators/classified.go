@@ -19,7 +19,8 @@ func (s Classified) Classified(ctx context.Context) (map[tutti.NodeName]bool, er
 	out := map[tutti.NodeName]bool{}
 	err := s.Look(ctx, func(v explain.View) error {
 		for name, n := range v.Registry.Nodes {
-			if n.Classified != nil || v.Classifies(name) {
+			// A step may run a node of a Puppet Server with `puppet apply`.
+			if n.Classified != nil || v.WhyObserved(name) == "" {
 				out[name] = n.Classified != nil
 			}
 		}
