@@ -77,7 +77,7 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 		return s.collect(q, asker)
 	}
 	if q.Own() {
-		own := s.ownOf(q.Kind, asker.Node)
+		own := ownOf(s, q.Kind, asker.Node)
 		return Answer{Found: own.digest != "", Value: own.value, Digest: own.digest, Seq: s.seq}
 	}
 	v := s.values[q.Key]

@@ -107,7 +107,7 @@ func (s *State) Apply(e tutti.Event) {
 			s.setBox(b.Node, tutti.BoxDigest(b.BoxKey))
 		}
 	case *tutti.NodeClassified:
-		s.classified(b)
+		classified(s, b)
 	case *tutti.NodeRemoved:
 		s.removeNode(b)
 	case *tutti.JobStarted:
@@ -132,8 +132,8 @@ func (s *State) removeNode(b *tutti.NodeRemoved) {
 		s.dropOverlay(job, node)
 	}
 	s.setBox(node, "")
-	s.own(tutti.QueryGroups, node, nil)
-	s.own(tutti.QueryENC, node, nil)
+	own(s, tutti.QueryGroups, node, nil)
+	own(s, tutti.QueryENC, node, nil)
 	s.Forget(node)
 	s.Declare(node, nil)
 }

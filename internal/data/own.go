@@ -15,26 +15,26 @@ type ownAnswer struct {
 	nodes  int // how many nodes have it
 }
 
-// SetGroups sets the groups of a node, as the server decides them. The groups are the answer to the node's question
+// SetGroups sets the groups of a node in s, as the server decides them. The groups are the answer to the node's question
 // QueryGroups. The caller calls SetGroups after Apply, for each event that can change the groups of a node.
-func (s *State) SetGroups(node tutti.NodeName, groups []tutti.GroupName) {
+func SetGroups(s *State, node tutti.NodeName, groups []tutti.GroupName) {
 	names := append([]tutti.GroupName{}, groups...)
 	slices.Sort(names)
-	s.setOwn(tutti.QueryGroups, node, names)
+	setOwn(s, tutti.QueryGroups, node, names)
 }
 
-// The method `classified` sets what the ENC says about a node. The environment is not part of the answer, because the
+// The function `classified` sets what the ENC says about a node. The environment is not part of the answer, because the
 // compile does not read it.
-func (s *State) classified(b *tutti.NodeClassified) {
+func classified(s *State, b *tutti.NodeClassified) {
 	if b.Classification == nil {
-		s.own(tutti.QueryENC, b.Node, nil)
+		own(s, tutti.QueryENC, b.Node, nil)
 		return
 	}
 	answer := tutti.Classification{Classes: b.Classification.Classes, Parameters: b.Classification.Parameters}
-	s.setOwn(tutti.QueryENC, b.Node, answer)
+	setOwn(s, tutti.QueryENC, b.Node, answer)
 }
 
-func (s *State) setOwn(kind tutti.QueryKind, node tutti.NodeName, answer any) {
+func setOwn(s *State, kind tutti.QueryKind, node tutti.NodeName, answer any) {
 	raw, err := json.Marshal(answer)
 	if err == nil {
 		raw = canonicalOrRaw(raw)
@@ -47,7 +47,7 @@ func (s *State) setOwn(kind tutti.QueryKind, node tutti.NodeName, answer any) {
 		a = &ownAnswer{value: raw, digest: tutti.DigestOf(raw)}
 		s.ownAnswers[string(raw)] = a
 	}
-	s.own(kind, node, a)
+	own(s, kind, node, a)
 }
 
 // ownKey names the answer of one node to one question.
@@ -56,8 +56,8 @@ type ownKey struct {
 	node tutti.NodeName
 }
 
-// The method `own` replaces an answer of a node, and touches the node if its record has the question.
-func (s *State) own(kind tutti.QueryKind, node tutti.NodeName, a *ownAnswer) {
+// The function `own` replaces an answer of a node, and touches the node if its record has the question.
+func own(s *State, kind tutti.QueryKind, node tutti.NodeName, a *ownAnswer) {
 	key := ownKey{kind, node}
 	old := s.owns[key]
 	if old == a {
@@ -85,7 +85,7 @@ func (s *State) own(kind tutti.QueryKind, node tutti.NodeName, a *ownAnswer) {
 }
 
 // ownOf returns the answer of a node. A node that is not known has no answer.
-func (s *State) ownOf(kind tutti.QueryKind, node tutti.NodeName) ownAnswer {
+func ownOf(s *State, kind tutti.QueryKind, node tutti.NodeName) ownAnswer {
 	if a := s.owns[ownKey{kind, node}]; a != nil {
 		return *a
 	}

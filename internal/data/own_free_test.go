@@ -18,7 +18,7 @@ func TestFormerAnswersAreForgotten(t *testing.T) {
 		classify("one", class)
 		classify("two", class)
 	}
-	s.SetGroups("one", nil)
+	SetGroups(s, "one", nil)
 	if len(s.ownAnswers) != 2 || len(s.owns) != 3 {
 		t.Errorf("%d answers of %d, want 2 of 3", len(s.ownAnswers), len(s.owns))
 	}

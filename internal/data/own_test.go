@@ -23,22 +23,22 @@ func TestTheGroupsOfANodeAreAnAnswer(t *testing.T) {
 		want    map[tutti.NodeName][]tutti.Query
 	}{
 		{"nothing happens", func(*data.State) {}, nil, nil},
-		{"the same groups in another order", func(s *data.State) { s.SetGroups("a", groups("x", "web")) }, nil, nil},
-		{"another group, of one node", func(s *data.State) { s.SetGroups("a", groups("web", "x", "z")) }, []tutti.NodeName{"a"},
+		{"the same groups in another order", func(s *data.State) { data.SetGroups(s, "a", groups("x", "web")) }, nil, nil},
+		{"another group, of one node", func(s *data.State) { data.SetGroups(s, "a", groups("web", "x", "z")) }, []tutti.NodeName{"a"},
 			map[tutti.NodeName][]tutti.Query{"a": {askGroups}}},
-		{"no group any more", func(s *data.State) { s.SetGroups("b", nil) }, []tutti.NodeName{"b"}, map[tutti.NodeName][]tutti.Query{"b": {askGroups}}},
+		{"no group any more", func(s *data.State) { data.SetGroups(s, "b", nil) }, []tutti.NodeName{"b"}, map[tutti.NodeName][]tutti.Query{"b": {askGroups}}},
 		{"back to what they were", func(s *data.State) {
-			s.SetGroups("a", nil)
-			s.SetGroups("a", groups("web", "x"))
+			data.SetGroups(s, "a", nil)
+			data.SetGroups(s, "a", groups("web", "x"))
 		}, []tutti.NodeName{"a"}, nil},
-		{"of a node that has not asked", func(s *data.State) { s.SetGroups("c", nil) }, nil, nil},
+		{"of a node that has not asked", func(s *data.State) { data.SetGroups(s, "c", nil) }, nil, nil},
 		{"the node is removed", func(s *data.State) { s.Apply(tutti.Event{Seq: 9, Body: &tutti.NodeRemoved{Node: "a"}}) }, nil, nil},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			s := fold()
-			s.SetGroups("a", groups("x", "web"))
-			s.SetGroups("b", groups("x", "web"))
-			s.SetGroups("c", groups("web"))
+			data.SetGroups(s, "a", groups("x", "web"))
+			data.SetGroups(s, "b", groups("x", "web"))
+			data.SetGroups(s, "c", groups("web"))
 			for _, node := range []tutti.NodeName{"a", "b"} {
 				s.Remember(node, asked(s, node, "", nil, askGroups), "")
 			}
@@ -59,8 +59,8 @@ func TestTheGroupsOfANodeAreAnAnswer(t *testing.T) {
 
 func TestTheAnswerWithTheGroups(t *testing.T) {
 	s := fold()
-	s.SetGroups("a", groups("x", "web"))
-	s.SetGroups("none", nil)
+	data.SetGroups(s, "a", groups("x", "web"))
+	data.SetGroups(s, "none", nil)
 	for node, want := range map[tutti.NodeName]string{"a": `["web","x"]`, "none": `[]`, "stranger": ""} {
 		got := s.Answer(askGroups, data.Asker{Node: node})
 		if string(got.Value) != want || got.Found != (want != "") || got.Found && got.Digest != tutti.DigestOf([]byte(want)) {

@@ -116,7 +116,7 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	case tutti.QueryCollect:
 		return true, q.collected(asker).digest()
 	case tutti.QueryGroups, tutti.QueryENC:
-		digest := s.ownOf(q.Query.Kind, asker.Node).digest
+		digest := ownOf(s, q.Query.Kind, asker.Node).digest
 		return digest != "", digest
 	default:
 		digest := s.digestFor(s.values[q.Query.Key], asker.Node)

@@ -50,10 +50,10 @@ func (s *State) apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.FleetSet:
 		for name, n := range s.Registry.Nodes {
-			s.Data.SetGroups(name, s.Registry.Groups(n))
+			data.SetGroups(s.Data, name, s.Registry.Groups(n))
 		}
 	case *tutti.NodeEnrolled:
-		s.Data.SetGroups(b.Node, s.Registry.GroupsOf(b.Node))
+		data.SetGroups(s.Data, b.Node, s.Registry.GroupsOf(b.Node))
 	case *tutti.SnapshotTaken:
 		s.Through = b.Through
 	case *tutti.ReportsRetired:

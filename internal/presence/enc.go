@@ -15,7 +15,7 @@ type encs struct {
 }
 
 // Classified notes a call of the ENC for a node. The error is nil if the ENC has answered.
-func (p Nodes) Classified(n tutti.NodeName, at time.Time, err error) {
+func Classified(p Nodes, n tutti.NodeName, at time.Time, err error) {
 	p.encs.mu.Lock()
 	defer p.encs.mu.Unlock()
 	calls := p.encs.now[n]

@@ -41,7 +41,7 @@ func (p Nodes) MayLease(n tutti.NodeName, now time.Time) bool {
 const maxRefused = 10
 
 // MayBeRefused counts a new refusal of a node's run. MayBeRefused returns false if the limit is exceeded.
-func (p Nodes) MayBeRefused(n tutti.NodeName, now time.Time) bool {
+func MayBeRefused(p Nodes, n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
 

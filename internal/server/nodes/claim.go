@@ -60,7 +60,7 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
 			tx.Emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
-		if why := tx.awaitsENC(n, r); why != "" && first && s.Opts.ENC {
+		if why := awaitsENC(tx, n, r); why != "" && first && s.Opts.ENC {
 			waits := []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryENC}}}
 			tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{Run: r.Run, Outcome: tutti.Waiting, Message: why, Waits: waits}})
 			return nil
@@ -78,9 +78,9 @@ func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	return out, err
 }
 
-// The method `awaitsENC` says why a node gets no order before the ENC has answered. The order may be older than the first
+// The function `awaitsENC` says why a node gets no order before the ENC has answered. The order may be older than the first
 // answer, and name another environment than this answer. The text is empty if the node may get its order.
-func (tx *tx) awaitsENC(n *fold.Node, r *engine.Run) string {
+func awaitsENC(tx *tx, n *fold.Node, r *engine.Run) string {
 	switch {
 	case r.Program == tutti.ProgramAgent:
 		return ""

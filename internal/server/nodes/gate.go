@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/server/core"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -168,7 +169,7 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
 	// a read-only transaction does not count the refusal: the writer counts and records it
-	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now):
+	case tx.Looks || presence.MayBeRefused(tx.Core.Presence, r.Node, tx.Now):
 		tx.Emit(core.ActorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/server/core"
 )
 
@@ -53,12 +54,12 @@ func (s Classified) Classify(ctx context.Context, node tutti.NodeName, answer *t
 		return err
 	})
 	if err == nil && answer != nil {
-		s.Presence.Classified(node, time.Now(), nil)
+		presence.Classified(s.Presence, node, time.Now(), nil)
 	}
 	return err
 }
 
 // Unclassified notes that the ENC has given no answer. The last answer stays.
 func (s Classified) Unclassified(node tutti.NodeName, cause error) {
-	s.Presence.Classified(node, time.Now(), cause)
+	presence.Classified(s.Presence, node, time.Now(), cause)
 }
