@@ -109,10 +109,16 @@ func (c *client) send(ctx context.Context, e past.Ended, raw []byte, producer st
 	target, kind, accepted := *c.URL, "application/json; charset=utf-8", func([]byte) error { return nil }
 	switch {
 	case c.Kind == PuppetDB:
-		body, err = convert.PuppetDB(raw, of)
+		command, version := "store_report", "8"
+		if e.Facts != "" {
+			command, version = "replace_facts", "5"
+			body, err = convert.PuppetDBFacts(raw, e.Environment, of)
+		} else {
+			body, err = convert.PuppetDB(raw, of)
+		}
 		target = *c.URL.JoinPath("pdb/cmd/v1")
 		target.RawQuery = url.Values{
-			"command": {"store_report"}, "version": {"8"}, "certname": {string(e.Node)}, "producer-timestamp": {e.At.UTC().Format("2006-01-02T15:04:05.000Z")},
+			"command": {command}, "version": {version}, "certname": {string(e.Node)}, "producer-timestamp": {e.At.UTC().Format("2006-01-02T15:04:05.000Z")},
 		}.Encode()
 		accepted = queued
 	case c.Kind == Foreman:

@@ -53,7 +53,9 @@ type Destination struct {
 	Format string
 	// AgentRuns is true if the destination also gets runs of `puppet agent` and foreign runs.
 	AgentRuns bool
-	Timeout   time.Duration // of one request
+	// Facts is true if a PuppetDB also gets the facts that the server holds.
+	Facts   bool
+	Timeout time.Duration // of one request
 }
 
 // Files are paths of files on the server's machine.
@@ -179,12 +181,20 @@ func (r reader) destinations(n *yaml.Node) ([]Destination, error) {
 
 func (r reader) destination(key, n *yaml.Node) (Destination, error) {
 	d := Destination{Name: key.Value, Timeout: defaultTimeout}
+	saysFacts := false
 	read := map[string]func(*yaml.Node) error{
 		"certificate": r.file("certificate", &d.Files.Certificate), "key": r.file("key", &d.Files.Key),
 		"ca": r.file("ca", &d.Files.CA), "token_file": r.file("token_file", &d.Files.Token),
 		"agent_runs": func(n *yaml.Node) error {
 			if n.ShortTag() != "!!bool" || n.Decode(&d.AgentRuns) != nil {
 				return r.error(n, "agent_runs %q must be true or false", n.Value)
+			}
+			return nil
+		},
+		"facts": func(n *yaml.Node) error {
+			saysFacts = true
+			if n.ShortTag() != "!!bool" || n.Decode(&d.Facts) != nil {
+				return r.error(n, "facts %q must be true or false", n.Value)
 			}
 			return nil
 		},
@@ -223,8 +233,12 @@ func (r reader) destination(key, n *yaml.Node) (Destination, error) {
 		return d, r.error(key, "destination %q: with http: the keys certificate, key and ca have no effect; use https", d.Name)
 	case d.Format != "" && d.Kind != HTTP:
 		return d, r.error(key, "destination %q: only http has a format", d.Name)
+	case saysFacts && d.Kind != PuppetDB:
+		return d, r.error(key, "destination %q: only puppetdb gets facts", d.Name)
 	case d.Kind == HTTP && d.Format == "":
 		d.Format = formatYAML
+	case d.Kind == PuppetDB && !saysFacts:
+		d.Facts = true
 	}
 	return d, nil
 }

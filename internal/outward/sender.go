@@ -20,12 +20,12 @@ import (
 type Source interface {
 	// Place returns the position from which a reader continues, see operators.Ended.
 	Place(ctx context.Context, after tutti.Position) (tutti.Position, error)
-	// Read yields the ended runs with a report, in the order of the log, and ends at the first error of yield. It returns
-	// the sequence of the last event that it has read.
+	// Read yields the ended runs with a report, and the facts of nodes, in the order of the log, and ends at the first
+	// error of yield. It returns the sequence of the last event that it has read.
 	Read(ctx context.Context, after uint64, yield func(past.Ended) error) (through uint64, err error)
 	// Appended returns a channel that is closed when the log gets another event.
 	Appended() <-chan struct{}
-	// Report returns a report, or CodeNotFound if the server no longer keeps it.
+	// Report returns a report, or facts in gzip. It returns CodeNotFound if the server no longer keeps the content.
 	Report(ctx context.Context, digest tutti.Digest) ([]byte, error)
 }
 
@@ -167,7 +167,9 @@ func (s *Sender) place(ctx context.Context) error {
 
 // The method `wants` reports whether the destination gets the report of a run. If the server has forgotten the run, the
 // report is lost, and it counts as dropped.
-func (s *Sender) wants(e past.Ended) bool { return e.Ordered || e.Node == "" || s.to.AgentRuns }
+func (s *Sender) wants(e past.Ended) bool {
+	return (e.Ordered || e.Node == "" || s.to.AgentRuns) && (e.Facts == "" || s.to.Facts)
+}
 
 // The method `next` returns the first runs after the cursor, and counts all that wait. Runs that waited before and are no
 // longer in the log count as dropped.
@@ -178,11 +180,16 @@ func (s *Sender) next(ctx context.Context) (next []past.Ended, more bool, err er
 		if !s.wants(e) {
 			return nil
 		}
-		if total++; e.Seq <= was.Seen {
-			still++
-		}
 		if seen = max(seen, e.Seq); len(next) < batch {
 			next = append(next, e)
+		} else {
+			more = true
+		}
+		if e.Facts != "" { // later facts replace them, so they neither wait nor get lost
+			return nil
+		}
+		if total++; e.Seq <= was.Seen {
+			still++
 		}
 		return nil
 	})
@@ -196,10 +203,10 @@ func (s *Sender) next(ctx context.Context) (next []past.Ended, more bool, err er
 		s.status.Dropped += max(0, was.Waiting-still)
 	}
 	s.status.Waiting, s.status.Seen, s.status.AgentRuns = total, seen, s.to.AgentRuns
-	if total == 0 { // the next read need not see these events again
+	if len(next) == 0 { // the next read need not see these events again
 		s.status.Cursor.Seq = max(was.Cursor.Seq, through)
 	}
-	return next, total > len(next), nil
+	return next, more, nil
 }
 
 // deliver sends one report. When deliver returns nil, the file says that the report is done.
@@ -207,6 +214,9 @@ func (s *Sender) deliver(ctx context.Context, e past.Ended) error {
 	sent, parked := true, (*Parked)(nil)
 	switch err := s.send(ctx, e); {
 	case err == nil:
+	case e.Facts != "" && isRefused(err):
+		s.Logger.Error("facts were refused; the node's next facts are sent again", "for", s.to.Name, "node", e.Node, "error", reason(err.Error()))
+		sent = false
 	case tutti.CodeOf(err) == tutti.CodeNotFound:
 		sent = false
 	case isRefused(err):
@@ -222,11 +232,19 @@ func (s *Sender) deliver(ctx context.Context, e past.Ended) error {
 	}
 	s.mu.Lock()
 	s.status.Cursor.Seq = e.Seq
-	s.status.Waiting--
-	if !sent && parked == nil {
-		s.status.Dropped++
+	switch {
+	case e.Facts != "":
+		if sent {
+			s.status.Facts++
+		}
+		s.good(false)
+	default:
+		s.status.Waiting--
+		if !sent && parked == nil {
+			s.status.Dropped++
+		}
+		s.good(sent)
 	}
-	s.good(sent)
 	s.mu.Unlock()
 	killpoint.Here("outward.answered", s.to.Name)
 	return s.save()
@@ -252,7 +270,11 @@ func (s *Sender) send(ctx context.Context, e past.Ended) error {
 	if e.Node == "" {
 		return tutti.Errorf(tutti.CodeNotFound, "the run is no longer kept")
 	}
-	raw, err := s.Source.Report(ctx, e.Report)
+	content := e.Report
+	if e.Facts != "" {
+		content = e.Facts
+	}
+	raw, err := s.Source.Report(ctx, content)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package outward_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,7 +39,7 @@ func newSource() *source {
 	return &source{epoch: 1, gone: map[tutti.Digest]bool{}, changed: make(chan struct{})}
 }
 
-func (s *source) end(ordered bool) past.Ended {
+func (s *source) end(ordered bool, change ...func(*past.Ended)) past.Ended {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seq := uint64(10)
@@ -45,10 +47,18 @@ func (s *source) end(ordered bool) past.Ended {
 		seq = s.runs[n-1].Seq + 3
 	}
 	e := past.Ended{Seq: seq, At: time.Date(2026, 11, 29, 0, 0, int(seq), 0, time.UTC), Run: tutti.RunID(fmt.Sprint(seq)), Node: "web-01", Report: tutti.Digest(fmt.Sprint(seq)), Ordered: ordered}
+	for _, c := range change {
+		c(&e)
+	}
 	s.runs = append(s.runs, e)
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return e
+}
+
+// The method `facts` lets a node send facts.
+func (s *source) facts(digest tutti.Digest) past.Ended {
+	return s.end(true, func(e *past.Ended) { e.Report, e.Facts, e.Environment = "", digest, "production" })
 }
 
 func (s *source) Place(_ context.Context, after tutti.Position) (tutti.Position, error) {
@@ -87,6 +97,12 @@ func (s *source) Report(_ context.Context, d tutti.Digest) ([]byte, error) {
 	defer s.mu.Unlock()
 	if s.gone[d] {
 		return nil, tutti.Errorf(tutti.CodeNotFound, "gone")
+	}
+	if strings.HasPrefix(string(d), "facts") {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, _ = w.Write([]byte(`{"kernel":"Linux"}`)) // a buffer takes everything
+		return out.Bytes(), w.Close()
 	}
 	return fmt.Appendf(nil, `{"host":"x","time":"2026-11-29T00:00:00Z","environment":"production","transaction_uuid":%q}`, string(d)), nil
 }
@@ -232,6 +248,47 @@ func TestEachReportOnce(t *testing.T) {
 	if n := len(f.got); n != 0 {
 		t.Errorf("%d reports were sent twice", n)
 	}
+}
+
+// TestFactsGoOut checks that PuppetDB gets facts between reports, that facts do not count as reports, and that facts that
+// are refused, or that later facts have replaced, do not stop anything.
+func TestFactsGoOut(t *testing.T) {
+	f := newFake(t)
+	r := newRig(t, f)
+	r.to.Facts = true
+	r.start()
+	f.say(func(run string) (int, string) { // facts have no run
+		if run == "" {
+			return 400, "bad facts"
+		}
+		return ok(run)
+	})
+	one := r.source.facts("facts held")
+	a := r.source.end(true)
+	r.sent(f, a)
+	r.until(func(s outward.Status) bool {
+		return s.Sent == 1 && s.Waiting == 0 && s.Dropped == 0 && s.Parked == 0 && s.Facts == 0 && s.Cursor.Seq > one.Seq
+	})
+	f.say(ok)
+	r.source.facts("facts held")
+	if got := <-f.got; got != "" {
+		t.Errorf("got run %s in place of facts", got)
+	}
+	gone := r.source.facts("facts replaced")
+	r.source.gone[gone.Facts] = true
+	b := r.source.end(true)
+	r.sent(f, b)
+	r.until(func(s outward.Status) bool {
+		return s.Sent == 2 && s.Waiting == 0 && s.Dropped == 0 && s.Facts == 1 && s.Error == ""
+	})
+	r.end()
+
+	r.to.Facts = false
+	r.start()
+	r.source.facts("facts unwanted")
+	c := r.source.end(true)
+	r.sent(f, c)
+	r.until(func(s outward.Status) bool { return s.Sent == 3 && s.Facts == 1 })
 }
 
 // TestAgentRuns checks that a destination gets runs of `puppet agent` and foreign runs if it wants them.
@@ -435,7 +492,7 @@ func TestAConfiguration(t *testing.T) {
 	}
 	got[0].URL, got[1].URL = nil, nil
 	if diff := cmp.Diff([]outward.Destination{
-		{Name: "pdb", Kind: "puppetdb", Timeout: 5 * time.Second, Files: outward.Files{Certificate: "/etc/c.pem", Key: "/etc/k.pem", CA: "/etc/ca.pem"}},
+		{Name: "pdb", Kind: "puppetdb", Facts: true, Timeout: 5 * time.Second, Files: outward.Files{Certificate: "/etc/c.pem", Key: "/etc/k.pem", CA: "/etc/ca.pem"}},
 		{Name: "hook", Kind: "http", Format: "yaml", Timeout: time.Minute, AgentRuns: true},
 	}, got); diff != "" {
 		t.Error(diff)
@@ -455,6 +512,8 @@ func TestAConfiguration(t *testing.T) {
 		"destinations:\n  a:\n    http: https://x\n    format: xml":           `reports.yaml:4: format "xml" must be yaml or json`,
 		"destinations:\n  a:\n    http: https://x\n    timeout: 1h":           `reports.yaml:4: timeout "1h" must be`,
 		"destinations:\n  a:\n    http: https://x\n    agent_runs: maybe":     `reports.yaml:4: agent_runs "maybe" must be true or false`,
+		"destinations:\n  a:\n    http: https://x\n    facts: true":           `reports.yaml:2: destination "a": only puppetdb gets facts`,
+		"destinations:\n  a:\n    puppetdb: https://x\n    facts: 1":          `reports.yaml:4: facts "1" must be true or false`,
 		"destinations:\n  a:\n    http: https://x\n  a:\n    http: https://x": `reports.yaml:4: destination "a" is there twice`,
 		"destinations:\n  a:\n    http: https://x\n    http: https://x":       `reports.yaml:4: http is there twice`,
 		"destinations:\n  a:\n    http: http://localhost\n    ca: /x":         `reports.yaml:2: destination "a": with http:`,

@@ -29,6 +29,7 @@ type Status struct {
 	// AgentRuns says whether the destination also wanted runs of `puppet agent` when the runs were counted.
 	AgentRuns bool `json:"agent_runs,omitempty"`
 	Sent      int  `json:"sent"`
+	Facts     int  `json:"facts,omitempty"` // how many facts of nodes were sent
 	// Dropped counts reports that were never sent: retention removed them first, or too many were parked.
 	Dropped int       `json:"dropped"`
 	Parked  int       `json:"parked"` // how many are parked now

@@ -67,3 +67,27 @@ func TestEndedRunsAreReadOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestFactsAreReadForOtherSystems checks that a sender gets the facts that the server holds now, and no earlier ones.
+func TestFactsAreReadForOtherSystems(t *testing.T) {
+	f := servertest.Start(t)
+	f.Push(holdsAll)
+	db, web, gone := f.Join("db-01"), f.Join("web-01"), f.Join("gone-01")
+	mustHold(t, db, tutti.InventoryFacts, "one")
+	mustHold(t, db, tutti.InventoryFacts, "two")
+	mustHold(t, db, tutti.InventoryCatalog, "a catalog is no facts")
+	mustHold(t, web, tutti.InventoryCatalog, "a catalog is no facts")
+	mustHold(t, gone, tutti.InventoryFacts, "gone")
+	if err := f.RemoveNode(servertest.Operator(), "gone-01"); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	_, err := f.Ended().Read(servertest.Operator(), 0, func(e past.Ended) error {
+		raw, err := f.Ended().Report(servertest.Operator(), e.Facts)
+		got = append(got, string(e.Node)+" "+string(raw)+" "+e.Environment)
+		return err
+	})
+	if diff := cmp.Diff([]string{"db-01 two production", "db-01 two production"}, got); err != nil || diff != "" { // once more with the catalog
+		t.Errorf("%v: -want +got\n%s", err, diff)
+	}
+}

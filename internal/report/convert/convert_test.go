@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -121,6 +122,36 @@ func TestANodeMayLie(t *testing.T) {
 				t.Errorf("%s: %s: %.100s, %v", name, why, out, err)
 			}
 		}
+	}
+}
+
+// zip returns a text in gzip.
+func zip(text string) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write([]byte(text)) // a buffer takes everything
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// TestFacts checks the command for facts, which has the form of PuppetDB's terminus 7.12.1 without `trusted`.
+func TestFacts(t *testing.T) {
+	got, err := convert.PuppetDBFacts(zip(`{"kernel":"Linux","big":1e400,"certname":"other","_puppet_inventory_1":{"packages":[["nginx","1.22","apt"]]}}`), "production", of)
+	want := `{"certname":"node.example.net","environment":"production","producer_timestamp":"` + of.At.UTC().Format("2006-01-02T15:04:05.000Z") + `","producer":"` + of.Producer +
+		`","package_inventory":[["nginx","1.22","apt"]],"values":{"kernel":"Linux","big":1e400,"certname":"other"}}`
+	if err != nil || string(got) != want {
+		t.Errorf("%v\n%s, want\n%s", err, got, want)
+	}
+	for why, zipped := range map[string][]byte{
+		"no gzip": []byte("{}"), "no JSON": zip("{"), "no object": zip("[]"), "twice": zip(`{"a":1,"a":2}`), "more": zip("{}{}"), "large": zip(`{"a":"` + strings.Repeat("x", tutti.MaxFactsJSON) + `"}`),
+		"deep": zip(`{"a":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}"),
+	} {
+		if out, err := convert.PuppetDBFacts(zipped, "production", of); tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("%s: %.100s, %v", why, out, err)
+		}
+	}
+	if _, err := convert.PuppetDBFacts(zip("{}"), "", of); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("no environment: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
@@ -32,7 +33,8 @@ func (s Ended) Place(ctx context.Context, after tutti.Position) (tutti.Position,
 // endedAtATime is how many runs are looked up together.
 const endedAtATime = 256
 
-// Read yields the ended runs that have a report, after a sequence, in the order of the log. It ends at the first error
+// Read yields the ended runs that have a report, and the facts that nodes have sent, after a sequence, in the order of the
+// log. Facts that the server does not hold any more are left out. It ends at the first error
 // of yield, and returns the sequence of the last event that it has read. The field Node is empty if the server no longer knows the run.
 func (s Ended) Read(ctx context.Context, after uint64, yield func(past.Ended) error) (through uint64, err error) {
 	through = after
@@ -40,10 +42,25 @@ func (s Ended) Read(ctx context.Context, after uint64, yield func(past.Ended) er
 	flush := func() error {
 		err := s.Look(ctx, func(v explain.View) error {
 			for i := range found {
-				if r := v.Engine.Runs[found[i].Run]; r != nil && found[i].Node == "" {
+				r := v.Engine.Runs[found[i].Run]
+				switch {
+				case found[i].Facts != "":
+					found[i].Ordered = r == nil || r.Program != tutti.ProgramAgent
+				case r != nil && found[i].Node == "":
 					found[i].Node, found[i].Ordered = r.Node, r.Program != tutti.ProgramAgent
 				}
 			}
+			found = slices.DeleteFunc(found, func(e past.Ended) bool { // later facts follow, or nobody wants them any more
+				if e.Facts == "" {
+					return false
+				}
+				n := v.Registry.Nodes[e.Node]
+				held := (*tutti.Held)(nil)
+				if n != nil {
+					held = n.Inventory.Part(tutti.InventoryFacts)
+				}
+				return held == nil || held.Blob != e.Facts
+			})
 			return nil
 		})
 		for _, e := range found {
@@ -64,6 +81,10 @@ func (s Ended) Read(ctx context.Context, after uint64, yield func(past.Ended) er
 			if b.Result.Report != "" && !b.Result.Stopped {
 				found = append(found, past.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report})
 			}
+		case *tutti.NodeInventory:
+			if held := b.Facts; held != nil && held.Blob != "" {
+				found = append(found, past.Ended{Seq: e.Seq, At: e.At, Run: held.Run, Node: b.Node, Facts: held.Blob, Environment: held.Environment})
+			}
 		case *tutti.RunForeign:
 			if b.Result.Report != "" {
 				found = append(found, past.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report, Node: b.Node})
@@ -81,7 +102,7 @@ func (s Ended) Read(ctx context.Context, after uint64, yield func(past.Ended) er
 // Appended returns a channel that is closed when the log gets another event.
 func (s Ended) Appended() <-chan struct{} { return s.Writer.Appended() }
 
-// Report returns the report of a run. It returns CodeNotFound if the server no longer keeps the report.
+// Report returns the report of a run, or facts in gzip. It returns CodeNotFound if the server no longer keeps the content.
 func (s Ended) Report(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	return s.Opts.Blobs.Get(ctx, digest)
 }
