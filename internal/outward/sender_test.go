@@ -102,7 +102,8 @@ func (s *source) Report(_ context.Context, d tutti.Digest) ([]byte, error) {
 		var out bytes.Buffer
 		w := gzip.NewWriter(&out)
 		_, _ = w.Write([]byte(`{"kernel":"Linux"}`)) // a buffer takes everything
-		return out.Bytes(), w.Close()
+		err := w.Close()
+		return out.Bytes(), err
 	}
 	return fmt.Appendf(nil, `{"host":"x","time":"2026-11-29T00:00:00Z","environment":"production","transaction_uuid":%q}`, string(d)), nil
 }
