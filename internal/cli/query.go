@@ -121,13 +121,13 @@ func (q *querier) query(cmd *cobra.Command, server api.Inventories) error {
 			if n.Unknown != "" {
 				about.unknown.add(n.Unknown, n.Node)
 			}
-			if n.Old != "" && len(n.Rows) > 0 {
+			if n.Old != "" {
 				about.old.add(n.Old, n.Node)
 			}
 			return out.node(n)
 		})
 	}
-	if end := out.end(); err == nil {
+	if end := out.end(err != nil); err == nil {
 		err = end
 	}
 	if err != nil {
@@ -205,7 +205,8 @@ func (b *byReason) add(reason string, node tutti.NodeName) {
 type rowPrinter interface {
 	begin() error
 	node(n api.QueriedNode) error
-	end() error
+	// end prints the rest. If the query failed, an answer that has not begun stays empty.
+	end(failed bool) error
 }
 
 // tableRows prints a table for people.
@@ -230,7 +231,7 @@ func (t *tableRows) node(n api.QueriedNode) error {
 	return nil
 }
 
-func (t *tableRows) end() error {
+func (t *tableRows) end(bool) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
@@ -261,7 +262,10 @@ func (c *csvRows) node(n api.QueriedNode) error {
 	return nil
 }
 
-func (c *csvRows) end() error {
+func (c *csvRows) end(failed bool) error {
+	if failed {
+		return nil
+	}
 	c.w.Flush()
 	return c.w.Error()
 }
@@ -274,10 +278,7 @@ type jsonRows struct {
 	any  bool
 }
 
-func (j *jsonRows) begin() error {
-	_, err := io.WriteString(j.w, "[")
-	return err
-}
+func (*jsonRows) begin() error { return nil }
 
 func (j *jsonRows) node(n api.QueriedNode) error {
 	base := map[string]any{"node": n.Node}
@@ -311,7 +312,7 @@ func (j *jsonRows) node(n api.QueriedNode) error {
 }
 
 func (j *jsonRows) item(v any) error {
-	separator := "\n  "
+	separator := "[\n  "
 	if j.any {
 		separator = ",\n  "
 	}
@@ -323,10 +324,13 @@ func (j *jsonRows) item(v any) error {
 	return err
 }
 
-func (j *jsonRows) end() error {
-	text := "]\n"
-	if j.any {
+func (j *jsonRows) end(failed bool) error {
+	text := "[]\n"
+	switch {
+	case j.any:
 		text = "\n]\n"
+	case failed:
+		return nil
 	}
 	_, err := io.WriteString(j.w, text)
 	return err

@@ -163,8 +163,8 @@ func (i inventories) nodes(ctx context.Context, q *query) ([]asked, error) {
 			case held == nil:
 			case view.Conflicted != "":
 				a.old = "two machines say that they are this node, so the server takes nothing from it"
-			case view.Foreign && view.RunAt.After(held.At):
-				a.old = "Puppet has run since without Tutti"
+			case ranSince(v, n.Node, held.At) != "":
+				a.old = ranSince(v, n.Node, held.At)
 			case view.Observed:
 				a.old = "the node is observed now"
 			}
@@ -174,6 +174,18 @@ func (i inventories) nodes(ctx context.Context, q *query) ([]asked, error) {
 	})
 	slices.SortFunc(out, func(a, b asked) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, err
+}
+
+// ranSince says which run that the server did not order came after the content of an inventory.
+func ranSince(v View, node tutti.NodeName, at time.Time) string {
+	all := v.Engine.Foreigns(node) // the latest first
+	switch {
+	case len(all) == 0 || !all[0].Result.StartedAt.After(at):
+		return ""
+	case all[0].Foreign.Local != nil:
+		return "a local run came later"
+	}
+	return "Puppet has run since without Tutti"
 }
 
 // The method `mayAsk` refuses a query for which the server holds nothing.
@@ -244,7 +256,7 @@ func (q *query) answer(ctx context.Context, a asked) (*api.QueriedNode, error) {
 	if err != nil {
 		out.Unknown = plain.Words(err.Error())
 	}
-	if len(out.Rows) == 0 && out.Unknown == "" {
+	if len(out.Rows) == 0 && out.Unknown == "" && out.Old == "" {
 		return nil, nil //nolint:nilnil // the node has no row for the query
 	}
 	return out, nil
@@ -324,7 +336,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // The method `row` adds a row to the answer if the condition is true for it.
 func (q *query) row(out *api.QueriedNode, node selector.Node, name string, row map[string]any) error {
-	holds, err := q.where.Holds(node, row, q.now)
+	hidden, _ := row["hidden"].([]any)
+	var secret []string
+	for _, name := range hidden {
+		if text, is := name.(string); is {
+			secret = append(secret, text)
+		}
+	}
+	holds, err := q.where.Holds(node, row, secret, q.now)
 	if err != nil || !holds {
 		return err
 	}
@@ -333,6 +352,10 @@ func (q *query) row(out *api.QueriedNode, node selector.Node, name string, row m
 	if len(q.show) > 0 {
 		values = values[:0]
 		for _, path := range q.show {
+			if len(path) > 1 && path[0] == "parameters" && slices.Contains(secret, path[1]) {
+				values = append(values, hiddenValue)
+				continue
+			}
 			values = append(values, at(row, path))
 		}
 	}
@@ -346,6 +369,9 @@ func (q *query) row(out *api.QueriedNode, node selector.Node, name string, row m
 	out.Rows = append(out.Rows, shown)
 	return nil
 }
+
+// hiddenValue stands for a value that the node does not send.
+const hiddenValue = "[hidden]"
 
 // The function `at` returns the part of a value at a path, or nil.
 func at(value any, path []string) any {
@@ -388,7 +414,7 @@ func (q *query) resources(ctx context.Context, out *api.QueriedNode, a asked) er
 		}
 		if err := q.row(out, a.node, name, row); err != nil {
 			if count++; unknown == nil {
-				unknown = fmt.Errorf("%s: %w%s", name, err, hides(row, err))
+				unknown = fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
@@ -416,21 +442,12 @@ func (q *query) resource(raw json.RawMessage) (name string, row map[string]any, 
 		delete(row, "type")
 		delete(row, "title")
 	}
-	if row["parameters"] == nil {
-		row["parameters"] = map[string]any{}
-	}
-	return name, row, nil
-}
-
-// The function `hides` returns a hint if an expression asks for a parameter whose value the node has left out.
-func hides(row map[string]any, err error) string {
-	names, _ := row["hidden"].([]any)
-	for _, name := range names {
-		if text, _ := name.(string); strings.Contains(err.Error(), "no such key: "+text+";") {
-			return "; the node does not send the value of " + text + ", because it may be a secret"
+	for field, none := range map[string]any{"parameters": map[string]any{}, "hidden": []any{}, "tags": []any{}, "exported": false, "file": "", "line": int64(0)} {
+		if row[field] == nil {
+			row[field] = none
 		}
 	}
-	return ""
+	return name, row, nil
 }
 
 // readResources returns the resources of {"resources": [...]}. The function reads all of it at once. A decoder that
@@ -454,13 +471,14 @@ func readResources(content io.Reader) ([]json.RawMessage, error) {
 
 // The method `runs` adds the runs of a node that the server keeps, the latest first.
 func (q *query) runs(out *api.QueriedNode, a asked) error {
+	var unknown error
 	slices.SortFunc(a.runs, func(a, b api.RunReport) int { return cmp.Or(b.EndedAt.Compare(a.EndedAt), cmp.Compare(b.Run, a.Run)) })
 	for _, r := range a.runs {
-		if err := q.row(out, a.node, string(r.Run), runRow(r)); err != nil {
-			return fmt.Errorf("run %s: %w", r.Run, err)
+		if err := q.row(out, a.node, string(r.Run), runRow(r)); err != nil && unknown == nil {
+			unknown = fmt.Errorf("run %s: %w", r.Run, err)
 		}
 	}
-	return nil
+	return unknown
 }
 
 // runRow returns a run as a row. Each name is always there, so that an expression needs no has(). A time that is not

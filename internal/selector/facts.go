@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strconv"
 
 	"github.com/tutti-project/tutti"
 )
@@ -37,11 +38,14 @@ func plain(v any) any {
 		if whole, err := v.Int64(); err == nil {
 			return whole
 		}
-		number, err := v.Float64()
-		if err != nil {
-			return math.Inf(1) // the number is too large for Go
+		if whole, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return whole
 		}
-		return number
+		number, err := v.Float64()
+		if err != nil && !math.IsInf(number, 0) {
+			return math.Inf(1)
+		}
+		return number // infinite if the number is too large for Go
 	}
 	return v
 }

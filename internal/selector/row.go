@@ -46,16 +46,28 @@ func ParseRow(subject, text string) (*Row, error) {
 		}
 		return nil, tutti.Errorf(tutti.CodeInvalid, "--where: %s%s", strings.TrimSpace(issues.Err().Error()), hint)
 	}
-	if out := checked.OutputType(); out != cel.BoolType {
+	if out := checked.OutputType(); out != cel.BoolType && out != cel.DynType {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "--where %q is a %s; it has to be true or false for a row", text, out)
 	}
-	program, err := env.Program(checked, cel.CostLimit(maxCost))
+	program, err := env.Program(checked, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptPartialEval))
 	return &Row{subject, program}, tutti.Wrap(tutti.CodeInvalid, err, "--where %q", text)
 }
 
-// Holds reports whether the expression is true for a row of a node. An error is about this row only, and is not a no.
-func (r *Row) Holds(n Node, row map[string]any, now time.Time) (bool, error) {
-	out, _, err := r.program.Eval(map[string]any{"node": string(n.Name), "groups": words(n.Groups), "now": now, r.subject: row})
+// Holds reports whether the expression is true for a row of a node. The argument hidden has the names of parameters
+// that the row has, but whose values are not known. An error is about this row only, and is not a no.
+func (r *Row) Holds(n Node, row map[string]any, hidden []string, now time.Time) (bool, error) {
+	var input any = map[string]any{"node": string(n.Name), "groups": words(n.Groups), "now": now, r.subject: row}
+	if len(hidden) > 0 {
+		var unknown []*cel.AttributePatternType
+		for _, name := range hidden {
+			unknown = append(unknown, cel.AttributePattern(r.subject).QualString("parameters").QualString(name))
+		}
+		var err error
+		if input, err = cel.PartialVars(input, unknown...); err != nil {
+			return false, tutti.Wrap(tutti.CodeInternal, err, "--where")
+		}
+	}
+	out, _, err := r.program.Eval(input)
 	if err != nil {
 		hint := ""
 		if strings.Contains(err.Error(), "no such key") {
@@ -63,7 +75,14 @@ func (r *Row) Holds(n Node, row map[string]any, now time.Time) (bool, error) {
 		}
 		return false, tutti.Errorf(tutti.CodeInvalid, "%s%s", err.Error(), hint)
 	}
-	yes, _ := out.Value().(bool)
+	if types.IsUnknown(out) {
+		return false, tutti.Errorf(tutti.CodeInvalid, "it depends on a value that the node does not send, because it may be a secret: %s",
+			strings.Join(hidden, ", "))
+	}
+	yes, is := out.Value().(bool)
+	if !is {
+		return false, tutti.Errorf(tutti.CodeInvalid, "--where is a %s; it has to be true or false for a row", out.Type().TypeName())
+	}
 	return yes, nil
 }
 

@@ -93,7 +93,8 @@ func TestQueriesOfWhatNodesSent(t *testing.T) {
 // without Tutti have their rows, and the answer says that they are old.
 func TestQueriesSayWhatIsOld(t *testing.T) {
 	f := servertest.Start(t)
-	f.Push(holdsAll)
+	holds := suiteOf("db-01") + "inventory: {facts: true, resources: true}\n"
+	f.Push(holds)
 	one, gone := f.Join("db-01"), f.Join("gone-01")
 	for _, n := range []*servertest.Node{one, gone} {
 		mustHold(t, n, tutti.InventoryFacts, zipped(`{"os":"Debian"}`))
@@ -106,8 +107,8 @@ func TestQueriesSayWhatIsOld(t *testing.T) {
 	}
 	old := func() (text string) {
 		t.Helper()
-		err := f.Query(servertest.Operator(), api.Query{Of: api.QueryFacts}, func(n api.QueriedNode) error {
-			if len(n.Rows) != 1 || time.Since(n.At) > time.Hour {
+		err := f.Query(servertest.Operator(), api.Query{Of: api.QueryFacts, Where: `facts.os == "none"`}, func(n api.QueriedNode) error {
+			if len(n.Rows) > 1 || time.Since(n.At) > time.Hour {
 				t.Errorf("%+v", n)
 			}
 			text = n.Old
@@ -121,8 +122,21 @@ func TestQueriesSayWhatIsOld(t *testing.T) {
 	if got := old(); got != "" {
 		t.Errorf("a fresh answer: %q", got)
 	}
-	setFleet(t, f, holdsAll+"mode: observe\n")
-	if got := old(); got != "the node is observed now" {
+	later := func(f *tutti.Foreign) { f.Result.StartedAt, f.Result.EndedAt = time.Now(), time.Now() }
+	run, report := foreign(1, tutti.Changed, later)
+	mustTell(t, one, run, report)
+	if got := old(); got != "Puppet has run since without Tutti" {
+		t.Errorf("a foreign run: %q", got)
+	}
+	f.Start("deploy", tutti.ModeNoop) // a run of Tutti that applies nothing does not make the facts fresh
+	noop := one.MustClaim().Run
+	one.Gate(wire.Gate{Run: noop})
+	one.Finish(noop)
+	if got := old(); got != "Puppet has run since without Tutti" {
+		t.Errorf("a noop run after a foreign run: %q", got)
+	}
+	setFleet(t, f, holds+"mode: observe\n")
+	if got := old(); got == "" {
 		t.Errorf("an observed node: %q", got)
 	}
 }

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'base64'
 require_relative '../spec_helper'
 
 # The server can hold the catalog of the last run for queries (ADR 0036).
@@ -48,6 +49,31 @@ RSpec.describe 'the catalog for queries' do
     expect(of('Notify[out]')['exported']).to be(true)
     expect(held.map { |entry| entry['title'] }).not_to include('virtual')
     expect(held.to_s).not_to include('canary-')
+  end
+
+  it 'has no secret in tags, references, numbers and other objects' do
+    run.agent.holds = true
+    run.agent.sealed = { 'pw' => 'Canary-pw', 'pin' => 71_829_345, 'ratio' => 3_141_592.6535 }
+    run.manifest(<<~'PUPPET').call
+      define vhost($a = undef, $b = undef, $c = undef, $list = []) { notify { "in-${title}": } }
+      define db($root_pwd, $db_pass, $psk, $rootpw, $access_key, $content) { }
+      class numbers($n) { }
+      $pw = tutti::value('pw').unwrap
+      $n = tutti::value('pin').unwrap
+      vhost { "x-${pw}": }
+      vhost { "Y-${pw.upcase}": }
+      vhost { 'u': a => URI("http://u:${pw}@h/"), b => Binary.new($pw, '%s'), c => Regexp[$pw], list => [1, { 'n' => $n }] }
+      vhost { 'v': a => $n, b => tutti::value('ratio').unwrap, c => Vhost['u'], list => [Vhost["x-${pw}"]] }
+      notify { 'rel': require => Vhost["x-${pw}"], tag => $pw }
+      db { 'd': root_pwd => 'Canary-1', db_pass => 'Canary-2', psk => 'Canary-3', rootpw => 'Canary-4', access_key => 'Canary-5', content => 'Canary-6' }
+      class { 'numbers': n => $n }
+    PUPPET
+    expect(run.status.exitstatus).to eq(2), run.said
+    expect(of('Vhost[v]')).to include('parameters' => { 'c' => 'Vhost[u]', 'name' => 'v' }, 'hidden' => %w[a b list])
+    expect(of('Vhost[u]')).to include('hidden' => %w[a b c list])
+    expect(of('Notify[rel]')).to include('hidden' => %w[require tag])
+    expect(of('Vhost[x-[redacted]]')['hidden']).to eq(%w[name])
+    expect(held.to_s.downcase).not_to match(/canary|#{Base64.strict_encode64('Canary-pw').downcase}|71829345|3141592/)
   end
 
   it 'is not written if the server does not ask for it' do

@@ -12,9 +12,14 @@ module PuppetX
       # The file in the run's directory. The agent sends the file to the server.
       FILE = 'catalog-held.json'
       # Matches the names of parameters whose values are often secrets in clear text.
-      SECRET = /passw|passphrase|secret|token|credential|private_?key|api_?key|auth_?key/i.freeze
-      # Parameters that hold the text of a file. Such a text may contain secrets, and nobody searches for it.
-      TEXTS = { 'File' => %w[content] }.freeze
+      SECRET = /
+        pass(?!enger|ive|thr) | pwd | pw\z | (\A|_)pw(_|\z) | secret | token | credential | (\A|_)creds?(_|\z) | psk | preshared | cookie | salt |
+        (\A|_)pin(_|\z) | (private|api|auth|access|encryption|shared|signing|session|master|host|ssl|tls)_?key
+      /ix.freeze
+      # These parameters hold the text of files, as in the types File and Concat::Fragment. Such a text may contain
+      # secrets, and nobody searches for it.
+      TEXTS = %w[content].freeze
+      HIDDEN = '[redacted]'
 
       class << self
         # @param dir [String] the run's directory
@@ -32,45 +37,52 @@ module PuppetX
         private
 
         def resource(resource, code)
-          type = resource.type.to_s
-          secret = resource.sensitive_parameters.map(&:to_s) + TEXTS.fetch(type, [])
-          clear, hidden = parameters(resource, secret)
-          { 'type' => type, 'title' => Redaction.of(resource.title.to_s), 'exported' => (true if resource.exported),
-            'tags' => resource.tags.to_a.map(&:to_s).sort, 'file' => place(resource.file, code), 'line' => resource.line,
-            'parameters' => clear.sort.to_h, 'hidden' => (hidden.sort unless hidden.empty?) }.compact
+          clear, hidden = parameters(resource)
+          { 'type' => resource.type.to_s, 'title' => title(resource.title.to_s), 'exported' => (true if resource.exported),
+            'tags' => resource.tags.to_a.map(&:to_s).reject { |tag| Redaction.known?(tag) }.sort, 'file' => place(resource.file, code),
+            'line' => resource.line, 'parameters' => clear.sort.to_h, 'hidden' => (hidden.sort unless hidden.empty?) }.compact
+        end
+
+        def title(text)
+          clear = Redaction.of(text)
+          Redaction.known?(clear) ? HIDDEN : clear
         end
 
         # @return [Array(Hash, Array<String>)] the clear parameters, and the names of the hidden ones
-        def parameters(resource, secret)
+        def parameters(resource)
+          secret = resource.sensitive_parameters.map(&:to_s) + TEXTS
           all = resource.to_hash.reject { |_, value| value.nil? || value == :undef }.transform_keys(&:to_s)
-          hidden, clear = all.partition { |name, value| secret.include?(name) || SECRET.match?(name) || hides?(value) }.map(&:to_h)
-          [clear.transform_values { |value| plain(value) }, hidden.keys]
+          clear = all.reject { |name, _| secret.include?(name) || SECRET.match?(name) }.transform_values { |value| plain(value) }
+          clear.reject! { |_, value| hides?(value) }
+          [clear, all.keys - clear.keys]
         end
 
-        # Returns whether a value may contain a secret at any depth. A Deferred may return anything.
+        # Returns whether a plain value contains a secret, or something that is not plain, at any depth.
         def hides?(value)
           case value
-          when Puppet::Pops::Types::PSensitiveType::Sensitive, deferred then true
-          when Hash then value.any? { |key, item| SECRET.match?(key.to_s) || hides?(key) || hides?(item) }
+          when Hash then value.any? { |key, item| SECRET.match?(key) || hides?(key) || hides?(item) }
           when Array then value.any? { |item| hides?(item) }
-          when String then !Redaction.of(value).equal?(value)
-          else false
+          when String then Redaction.known?(value)
+          when Numeric then Redaction.known?(value.to_s)
+          when true, false, nil then false
+          else true
           end
         end
 
-        def deferred
-          Puppet::Pops::Types::TypeFactory.deferred.implementation_class
-        end
-
-        # Returns a value in plain JSON. References to resources are written as in Puppet's messages: File[/x].
+        # Returns a value in plain JSON. References to resources are written as in Puppet's messages: File[/x]. All other
+        # objects, such as a Sensitive or a Deferred, stay as they are, and `hides?` finds them.
         def plain(value)
           case value
-          when String, Integer, true, false, nil then value
+          when Puppet::Resource, Puppet::Pops::Types::PResourceType, Puppet::Pops::Types::PClassType, Symbol then text(value)
           when Float then value.finite? ? value : value.to_s
           when Array then value.map { |item| plain(item) }
-          when Hash then value.to_h { |key, item| [key.to_s, plain(item)] }
-          else value.to_s
+          when Hash then value.to_h { |key, item| [key.is_a?(Numeric) ? key.to_s : plain(key), plain(item)] }
+          else value
           end
+        end
+
+        def text(value)
+          value == :undef ? nil : value.to_s
         end
 
         def place(file, code)

@@ -35,6 +35,16 @@ module PuppetX
           REPLACEMENT # a message that cannot be searched is not shown
         end
 
+        # @return [Boolean] whether a text contains a secret, in upper or lower case
+        def known?(said)
+          return false if @texts.nil?
+
+          folded = said.downcase
+          texts.any? { |text| forms(text).any? { |form| folded.include?(form.downcase) } }
+        rescue ArgumentError, EncodingError
+          true # a text that cannot be searched is not shown
+        end
+
         # Forgets all secrets, because a run must not know the secrets of an earlier run.
         def forget
           @texts = nil
