@@ -44,6 +44,7 @@ var orderOptions = []orderOption{
 	{"fresh_facts", "FreshFacts", func(o Order) bool { return o.FreshFacts }},
 	{"exclusive", "Exclusive", func(o Order) bool { return o.Exclusive }},
 	{"enc", "ENC", func(o Order) bool { return o.ENC }},
+	{"diff", "Diff", func(o Order) bool { return o.Diff }},
 }
 
 // firstRelease lists the capabilities of agents of release 0.2.0. Agents of release 0.2.0 do not report their

@@ -82,7 +82,7 @@ var (
 		}},
 		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Row: 2, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true, Moved: true},
-		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Codes: map[string]tutti.Digest{"canary": aDigest}, Commits: map[string]string{"canary": "1a2b3c4d5e6f, dirty"}, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
+		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Codes: map[string]tutti.Digest{"canary": aDigest}, Commits: map[string]string{"canary": "1a2b3c4d5e6f, dirty"}, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada", Diff: &tutti.DiffCode{Signed: aDigest, Statement: aStatement, Left: map[tutti.NodeName]string{aNode: "it is not connected"}}},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
 		&tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictFailed, Message: "failed: db"},
 		&tutti.StepStarted{Job: "deploy-1", Step: "up"},

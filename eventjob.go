@@ -32,6 +32,16 @@ type JobStarted struct {
 	Targets map[StepName][]NodeName `json:"targets"` // sorted
 	// Cause says in words why the server began the job by itself. Cause is empty for jobs of people.
 	Cause string `json:"cause,omitempty"`
+	// Diff is set for a job whose nodes only compile Code, so that somebody can compare catalogs (ADR 0038).
+	Diff *DiffCode `json:"diff,omitempty"`
+}
+
+// DiffCode is code that nodes compile and never apply.
+type DiffCode struct {
+	Signed    Digest    `json:"signed"`    // the blob with the manifest, a SignedCode
+	Statement Statement `json:"statement"` // of kind StatementCompile
+	// Left has the selected nodes that do not compile, with the reasons.
+	Left map[NodeName]string `json:"left,omitempty"`
 }
 
 // Kind implements Body.

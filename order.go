@@ -33,6 +33,9 @@ type Order struct {
 	// Proof is true for a run that tests whether its node is still good. If nothing can have changed
 	// since the last run, the gate stops the run, and the node is good.
 	Proof bool `json:"proof,omitempty"`
+	// Diff is true for a compile whose catalog is only compared (ADR 0038). Its code has a statement of kind
+	// StatementCompile, and no node ever applies the code by this order.
+	Diff bool `json:"diff,omitempty"`
 }
 
 // Validate refuses an order that no node can carry out.
@@ -45,6 +48,9 @@ func (o Order) Validate() error {
 	}
 	if o.Mode != ModeApply && o.Mode != ModeNoop && o.Mode != ModeCompile || o.Timeout < 0 {
 		return Errorf(CodeInvalid, "order of run %s: mode %q, timeout %s", o.Run, string(o.Mode), o.Timeout)
+	}
+	if o.Diff && (o.Mode != ModeCompile || o.Program != "" || len(o.Tags)+len(o.SkipTags) > 0) {
+		return Errorf(CodeInvalid, "order of run %s: a diff only compiles, with Puppet's own code and without tags", o.Run)
 	}
 	if o.Program == ProgramAgent && o.Code == "" {
 		return nil
@@ -59,7 +65,8 @@ func (o Order) Validate() error {
 // whether a node is good, and withdraws nothing.
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
-// Previews reports whether a run of this order checks everything that a full run would check, and changes nothing.
+// Previews reports whether a run of this order checks everything that a full run would check, and changes nothing. A
+// compile for a diff is no preview, because the node need not ever get its code.
 func (o Order) Previews() bool {
-	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0
+	return o.Mode != ModeApply && !o.Diff && len(o.Tags) == 0 && len(o.SkipTags) == 0
 }

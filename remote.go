@@ -22,10 +22,11 @@ const (
 	RemoteSummary  RemoteAction = "last_run_summary"
 	RemoteResource RemoteAction = "resource"
 	RemoteFacts    RemoteAction = "facts"
+	RemoteDiff     RemoteAction = "diff" // compare the catalogs of two compiles (ADR 0038)
 )
 
 // RemoteActions are all actions, sorted.
-var RemoteActions = []RemoteAction{RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
+var RemoteActions = []RemoteAction{RemoteDiff, RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
 
 // Effect reports whether the action changes something on the node. An action with an effect is done
 // at most once.
@@ -60,6 +61,7 @@ type RemoteAnswer struct {
 	Summary  *RunSummary     `json:"summary,omitempty"`
 	Resource json.RawMessage `json:"resource,omitempty"`
 	Facts    json.RawMessage `json:"facts,omitempty"`
+	Diff     *CatalogDiff    `json:"diff,omitempty"`
 }
 
 // PuppetStatus is the state of a node's Puppet. Status is the first of these words that is true: `disabled`, `applying
@@ -123,6 +125,7 @@ type RemoteRequest struct {
 	Title   string        `json:"title,omitempty"`
 	Facts   []string      `json:"facts,omitempty"` // names of top-level facts; empty: all facts
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
+	Jobs    []JobID       `json:"jobs,omitempty"`  // the two jobs whose compiles are compared; empty: can the node compare?
 	// Signed is the statement that the operator has signed for this node. The other fields repeat the
 	// content of Signed for older agents.
 	Signed *Statement `json:"signed,omitempty"`
@@ -154,6 +157,8 @@ func (r RemoteRequest) Validate() error {
 		return Wrap(CodeInvalid, r.Unknown, "a question of a later release")
 	case !slices.Contains(RemoteActions, r.Action):
 		return Errorf(CodeInvalid, "action %q: this release knows %s", string(r.Action), JoinWords(RemoteActions))
+	case len(r.Jobs) != 0 && (r.Action != RemoteDiff || len(r.Jobs) != 2):
+		return Errorf(CodeInvalid, "%s with %d jobs: only diff takes jobs, and always two", r.Action, len(r.Jobs))
 	case len(r.Message) > MaxRemoteMessage:
 		return Errorf(CodeInvalid, "a message of %d bytes, at most %d", len(r.Message), MaxRemoteMessage)
 	case strings.ContainsFunc(r.Message, unicode.IsControl):

@@ -1,6 +1,9 @@
 package tutti
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Statement is a signed text on which nodes and signers act (ADR 0026). Package identity signs and verifies statements.
 type Statement struct {
@@ -25,6 +28,7 @@ const (
 	StatementPlans     StatementKind = "plans"     // a code key signs a body of type SignedPlans
 	StatementOperators StatementKind = "operators" // a code key signs a body of type TrustedOperators
 	StatementAction    StatementKind = "action"    // an operator's action key signs a body of type SignedAction
+	StatementCompile   StatementKind = "compile"   // a code key signs a body of type SignedCompile
 )
 
 // Signed is a code key's statement about code. It names the fleet, the environment and the counter of the code. The
@@ -60,6 +64,40 @@ func (s Signed) Validate() error {
 		return Errorf(CodeInvalid, "signed code: environment %q, counter %d", s.Environment, s.Counter)
 	}
 	return s.Digest.Validate()
+}
+
+// SignedCompile is a code key's permission to compile code up to the gate (ADR 0038). It is no permission to apply the
+// code. It has no counter, because it neither follows nor replaces a push.
+type SignedCompile struct {
+	Fleet       Digest    `json:"fleet"`
+	Environment string    `json:"environment"`
+	Digest      Digest    `json:"digest"` // of the manifest
+	Until       time.Time `json:"until"`  // no node begins a compile after this time
+}
+
+// MaxCompileFor is how long a permission to compile may last.
+const MaxCompileFor = 24 * time.Hour
+
+// Validate refuses values that no honest signer uses.
+func (s SignedCompile) Validate() error {
+	if err := s.Fleet.Validate(); err != nil {
+		return err
+	}
+	if !environmentRE.MatchString(s.Environment) || s.Until.IsZero() {
+		return Errorf(CodeInvalid, "permission to compile: environment %q, until %s", s.Environment, s.Until)
+	}
+	return s.Digest.Validate()
+}
+
+// At returns CodeRefused if the permission has ended, or if it lasts longer than permissions may last.
+func (s SignedCompile) At(now time.Time) error {
+	switch left := s.Until.Sub(now); {
+	case left <= 0:
+		return Errorf(CodeRefused, "the permission to compile this code has ended at %s", s.Until.UTC().Format(time.RFC3339))
+	case left > MaxCompileFor:
+		return Errorf(CodeRefused, "the permission to compile this code lasts until %s, longer than %s from now: is the clock right?", s.Until.UTC().Format(time.RFC3339), MaxCompileFor)
+	}
+	return nil
 }
 
 // SignedPlans is a code key's statement about a fleet file.

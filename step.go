@@ -226,6 +226,8 @@ type ConvergeStep struct {
 	Prove bool `json:"prove,omitempty"`
 	// Reaction is true if the server began the step because of a change.
 	Reaction bool `json:"reaction,omitempty"`
+	// Only lists the nodes of a job that compiles for a diff (JobStarted.Diff), sorted. Other steps do not have it.
+	Only []NodeName `json:"only,omitempty"`
 }
 
 // Accept is a bad outcome after which a plan may continue: `failed:resources` or `lost`.

@@ -245,11 +245,12 @@ type AuditEntry struct {
 
 // StartJob starts a job. With Plan the job executes a plan of the server's fleet file. With
 // Converge the job converges nodes until the nodes are good. With Runs the job runs Puppet once on
-// some nodes.
+// some nodes. With Diff some nodes compile code that they never apply.
 type StartJob struct {
 	Plan     tutti.PlanName      `json:"plan,omitempty"`
 	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
 	Runs     *NodeRuns           `json:"runs,omitempty"`
+	Diff     *NodeDiff           `json:"diff,omitempty"`
 	Mode     tutti.Mode          `json:"mode"`
 	// If Exclusive is set, the job is exclusive, and this text is the reason. The text replaces the
 	// reason of a plan that is exclusive by itself. A noop run changes nothing on the nodes and is
@@ -264,6 +265,17 @@ type NodeRuns struct {
 	Limit int              `json:"limit,omitempty"`
 	tutti.RunOptions
 }
+
+// NodeDiff is code that some nodes compile, so that somebody can compare catalogs (ADR 0038). All files of the code must be
+// on the server already. Nodes that cannot compile the code are named in the event that starts the job.
+type NodeDiff struct {
+	Nodes []tutti.NodeName `json:"nodes"`
+	Limit int              `json:"limit,omitempty"` // how many nodes compile at once; 0: only the server's limit
+	Code  tutti.SignedCode `json:"code"`            // with a statement of kind StatementCompile
+}
+
+// DiffPlan is the plan name of jobs that compile for a diff.
+const DiffPlan tutti.PlanName = "diff"
 
 // RunsPlan is the plan name of jobs that run on listed nodes.
 const RunsPlan tutti.PlanName = "puppet"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ import (
 //	NODE exports TYPE COUNT
 //	NODE report BYTES        how long the report is at least
 //	NODE compile-error MESSAGE
+//	NODE notify TITLE MESSAGE   a resource, only for a diff
+//	NODE secret TITLE MESSAGE   a resource whose message is a secret, only for a diff
 //	NODE publish KEY JSON    when it applies
 //	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
 //	NODE fail MESSAGE        a resource
@@ -38,7 +41,7 @@ import (
 //	NODE resource TYPE TITLE ENSURE
 //	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
-// The facts of a fake run contain the name of the node. In the role of `puppet resource` the fake
+// With * in place of NODE, a line is for every node. The facts of a fake run contain the name of the node. In the role of `puppet resource` the fake
 // Ruby knows one user.
 func fakeRuby() {
 	if len(os.Args) > 2 && os.Args[2] == "resource" {
@@ -67,6 +70,7 @@ type fakeRun struct {
 		Socket          string   `json:"socket"`
 		Owed            []string `json:"owed"`
 		ENC             bool     `json:"enc"`
+		Diff            bool     `json:"diff"`
 	}
 	site    string
 	todo    []statement
@@ -74,6 +78,7 @@ type fakeRun struct {
 	values  []string
 	status  map[string]any // status contains the failed and changed resources.
 	broken  bool           // a resource has failed
+	found   []any          // the answers of all collects
 	padding int            // the report has this many additional bytes
 	exit    int
 }
@@ -109,7 +114,13 @@ func (r *fakeRun) do() error {
 		return nil
 	}
 	r.phase(ask{"phase": "gate"})
-	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}, "facts_digest": facts})
+	handed := ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}, "facts_digest": facts}
+	if r.order.Diff {
+		if err := r.keepCatalog(handed); err != nil {
+			return err
+		}
+	}
+	gate := r.say(handed)
 	if gate["error"] != nil { // the error's code is the verdict, as in the module
 		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
 	}
@@ -185,7 +196,7 @@ func (r *fakeRun) parse() error {
 		return err
 	}
 	for i, line := range strings.Split(string(raw), "\n") {
-		if words := strings.Fields(line); len(words) > 2 && words[0] == r.order.Node {
+		if words := strings.Fields(line); len(words) > 2 && (words[0] == r.order.Node || words[0] == "*") {
 			r.todo = append(r.todo, statement{line: i + 1, verb: words[1], args: words[2:]})
 		}
 	}
@@ -246,7 +257,7 @@ func (r *fakeRun) compile() bool {
 				return true
 			}
 		case "collect":
-			r.say(ask{"op": "collect", "type": s.args[0], "filter": nil, "at": at})
+			r.found = append(r.found, r.say(ask{"op": "collect", "type": s.args[0], "filter": nil, "at": at})["exports"])
 		case "export":
 			r.exports = append(r.exports, ask{"type": s.args[0], "title": s.args[1], "file": r.site, "line": s.line})
 		case "exports":
@@ -274,6 +285,38 @@ func (r *fakeRun) groups(file string, at ask) error {
 	}
 	return r.add(filepath.Join(r.dir, "..", "..", file), string(raw))
 }
+
+// keepCatalog writes the catalog of a compile for a diff, and adds its digests to the gate. The resources of the fake are its
+// statements `notify` and `secret`, and one resource with the number of exports that it has collected.
+func (r *fakeRun) keepCatalog(gate ask) error {
+	resources := map[string]any{}
+	for _, s := range r.todo {
+		switch s.verb {
+		case "notify":
+			resources["Notify["+s.args[0]+"]"] = ask{"tags": []string{}, "parameters": ask{"message": strings.Join(s.args[1:], " ")}}
+		case "secret":
+			resources["Notify["+s.args[0]+"]"] = ask{"tags": []string{}, "hidden": ask{"message": fmt.Sprintf("%x", sha256.Sum256([]byte(s.args[1])))}}
+		}
+	}
+	if len(r.found) > 0 {
+		count := 0
+		for _, found := range r.found {
+			all, _ := found.([]any)
+			count += len(all)
+		}
+		resources["Collected[all]"] = ask{"tags": []string{}, "parameters": ask{"count": count}}
+	}
+	raw, err := json.Marshal(ask{"run": r.order.Run, "resources": resources, "edges": []string{}, "sources": ask{}, "lib": ""})
+	if err != nil {
+		return err
+	}
+	sum, err := json.Marshal(resources)
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(sum))
+	gate["catalog"] = ask{"digest": digest, "sources": digestOfNothing, "lib": digestOfNothing, "resources": len(resources)}
+	return errors.Join(err, os.WriteFile(filepath.Join(r.dir, "catalog-diff.json"), raw, 0o600))
+}
+
+const digestOfNothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 func (r *fakeRun) apply() {
 	r.status = map[string]any{}

@@ -3,13 +3,16 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
@@ -24,6 +27,7 @@ import (
 //	code/<hex>.manifest   its manifest
 //	code/<hex>.signed     the signed statement about the code; missing for code of an earlier release
 //	environments/<name>   a link to the tree of the environment's latest run
+//	diff/<name>           a link to the tree of the environment's latest compile for a diff (ADR 0038)
 //
 // Puppet sees only the path of the link. The digest of the code is not in this path, so the digest
 // does not change catalogs.
@@ -54,6 +58,9 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := ensured{environments: filepath.Join(c.dir, "environments")}
+	if order.Diff { // such code must never become the code of the environment
+		out.environments = filepath.Join(c.dir, diffLinks)
+	}
 	if err := order.Code.Validate(); err != nil {
 		return out, err
 	}
@@ -83,8 +90,11 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	if err := c.link(out.environments, order); err != nil {
 		return out, err
 	}
-	return out, c.collect(out.environments)
+	return out, c.collect()
 }
+
+// diffLinks is the directory with the links to code that only compiles.
+const diffLinks = "diff"
 
 // codeParts are the endings of the paths that belong to the code with one digest. The agent removes
 // the paths in the order of this list.
@@ -95,6 +105,10 @@ var codeParts = []string{"", ".signed", ".manifest"}
 // statement if somebody has pushed the code again. The node may also need another statement because it
 // trusts other keys now.
 func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
+	if order.Diff { // a permission to compile is not kept, because it ends soon
+		_, said, err := c.ask(ctx, order)
+		return said, err
+	}
 	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
 	if err != nil {
 		return tutti.Signed{}, err
@@ -168,7 +182,7 @@ func (c *codeStore) fetch(ctx context.Context, order tutti.Order) (tutti.Signed,
 	if err != nil {
 		return said, err
 	}
-	if err := c.build(ctx, order, manifest, in.Manifest); err != nil {
+	if err := c.build(ctx, order, manifest, in.Manifest); err != nil || order.Diff {
 		return said, err
 	}
 	return said, c.keepStatement(order.Code, in)
@@ -224,6 +238,9 @@ func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCod
 	if got := tutti.DigestOf(in.Manifest); got != order.Code {
 		return in, tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "the manifest has the digest %s", got)
 	}
+	if order.Diff {
+		return in, tutti.Signed{}, c.mayCompile(order, in)
+	}
 	said, err := c.signers.Code(in)
 	if err != nil {
 		return in, said, tutti.Wrap(tutti.CodeRefused, err, "the manifest is not signed by the operator whose key this node knows")
@@ -233,6 +250,19 @@ func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCod
 		return in, said, err
 	}
 	return in, said, c.begun.admits(order, manifest.Environment, said)
+}
+
+// mayCompile returns an error if nobody has permitted this node to compile the order's code now. Such a permission is not
+// sufficient for other orders, and has no counter.
+func (c *codeStore) mayCompile(order tutti.Order, in tutti.SignedCode) error {
+	said, err := c.signers.Compile(in)
+	if err == nil {
+		err = said.At(time.Now())
+	}
+	if err == nil && said.Environment != order.Environment {
+		err = tutti.Errorf(tutti.CodeRefused, "it is signed for environment %s, but the order is for environment %s", said.Environment, order.Environment)
+	}
+	return err
 }
 
 func readManifest(raw []byte) (tutti.CodeManifest, error) {
@@ -314,7 +344,7 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 
 // The method `collect` removes the trees to which no environment links, and the half-built trees of
 // an agent that was killed. The method keeps the tree that a local run needs, and the latest trees.
-func (c *codeStore) collect(links string) error {
+func (c *codeStore) collect() error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {
 		if err := os.RemoveAll(dir); err != nil {
@@ -322,13 +352,15 @@ func (c *codeStore) collect(links string) error {
 		}
 	}
 	linked := map[string]bool{}
-	entries, err := os.ReadDir(links)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if target, err := os.Readlink(filepath.Join(links, e.Name())); err == nil {
-			linked[filepath.Base(target)] = true
+	for _, links := range []string{"environments", diffLinks} {
+		entries, err := os.ReadDir(filepath.Join(c.dir, links))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			if target, err := os.Readlink(filepath.Join(c.dir, links, e.Name())); err == nil {
+				linked[filepath.Base(target)] = true
+			}
 		}
 	}
 	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))

@@ -176,7 +176,7 @@ func (f *factsWatch) lastWithFacts() string {
 		return ""
 	}
 	for _, dir := range slices.Backward(dirs) {
-		if hasFile(dir, factsFile) && !hasFile(dir, LocalFile) && (hasFile(dir, resultFile) || hasFile(dir, sentFile)) {
+		if hasFile(dir, factsFile) && !hasFile(dir, LocalFile) && !hasFile(dir, diffFile) && (hasFile(dir, resultFile) || hasFile(dir, sentFile)) {
 			return dir
 		}
 	}

@@ -346,9 +346,11 @@ func (t *told) notTaken(key string, why error) {
 
 // tidy removes the oldest directories whose results the server has, and the directories of runs that never began.
 func (a *Agent) tidy(dirs []string) error {
-	var sent, old []string
+	var sent, diffs, old []string
 	for _, dir := range dirs {
 		switch _, err := a.opts.Runner.Spec(dir); {
+		case hasFile(dir, sentFile) && hasFile(dir, diffFile):
+			diffs = append(diffs, dir)
 		case hasFile(dir, sentFile):
 			sent = append(sent, dir)
 		case tutti.RunID(filepath.Base(dir)) == a.begun.Run: // without a marker, this directory shows that Puppet was not started, so keep the directory
@@ -357,6 +359,7 @@ func (a *Agent) tidy(dirs []string) error {
 		}
 	}
 	old = append(old, sent[:max(0, len(sent)-a.opts.KeepRuns)]...)
+	old = append(old, diffs[:max(0, len(diffs)-keepDiffs)]...)
 	for _, dir := range old {
 		killpoint.Here("agent.tidies")
 		if err := os.RemoveAll(dir); err != nil {

@@ -140,6 +140,10 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 		return err
 	case tutti.RemoteFacts:
 		return a.factsFor(q, out)
+	case tutti.RemoteDiff:
+		var err error
+		out.Diff, err = a.compare(q.Jobs)
+		return err
 	case tutti.RemoteEnable, tutti.RemoteDisable:
 		if err := a.change(ctx, q, said, out); err != nil {
 			return err
@@ -241,6 +245,9 @@ func (a *Agent) lastFacts() ([]byte, error) {
 		return nil, err
 	}
 	for _, dir := range slices.Backward(dirs) {
+		if hasFile(dir, diffFile) { // the facts of other code
+			continue
+		}
 		raw, err := excerpt.Read(filepath.Join(dir, factsFile), maxFactsFile)
 		if err == nil {
 			return raw, nil

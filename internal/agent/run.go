@@ -90,6 +90,11 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) err
 	if err := os.WriteFile(filepath.Join(dir, wantedFile), []byte(nextNumber(a.runsDir())), 0o600); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	if order.Diff {
+		if err := os.WriteFile(filepath.Join(dir, diffFile), nil, 0o600); err != nil {
+			return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+		}
+	}
 	killpoint.Here("agent.run-dir")
 	if err := claimed.Validate(); err != nil {
 		err = fmt.Errorf("%w; this agent (%s) cannot carry it out: upgrade tutti on %s", err, a.opts.Version, a.opts.Node)
@@ -248,7 +253,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	out.Clock = spec.Clock
 	local := hasFile(dir, LocalFile)
-	if !local {
+	if !local && !spec.Order.Diff { // other code may have other facts
 		a.collectFacts(dir)
 	}
 	if out.StartedAt.IsZero() || spec.StartedAt.Before(out.StartedAt) {

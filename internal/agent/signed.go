@@ -18,6 +18,9 @@ type Signers interface {
 	// it, or if it is for another fleet. Code returns the zero Signed if the code was signed in the form of an
 	// earlier release.
 	Code(in tutti.SignedCode) (tutti.Signed, error)
+	// Compile checks a permission to compile code (ADR 0038), but not its time. Compile returns CodeRefused if no
+	// trusted code key has signed it for this code and this fleet.
+	Compile(in tutti.SignedCode) (tutti.SignedCompile, error)
 	// Follow stores the next statements about code keys, in order. Follow ignores statements that the
 	// node follows already. When Follow returns, the statements are on disk.
 	Follow(chain []tutti.Statement) error

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
@@ -64,11 +65,12 @@ func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 		given tutti.SignedCode
 		says  string
 	}{
-		"a lower counter":            {servertest.SignAs(old, 2), "push it again to go back"},
-		"the same counter":           {servertest.SignAs(old, 3), "this node has begun other code with the same counter"},
-		"the form of before":         {servertest.Sign(old), "without a counter"},
-		"of another environment":     {servertest.SignAs(manifest("old", "staging"), 9), "for environment staging"},
-		"a counter of somebody else": {evil, "not signed"},
+		"only a permission to compile": {servertest.Permit("production", "old", time.Now().Add(time.Hour)), "not signed"},
+		"a lower counter":              {servertest.SignAs(old, 2), "push it again to go back"},
+		"the same counter":             {servertest.SignAs(old, 3), "this node has begun other code with the same counter"},
+		"the form of before":           {servertest.Sign(old), "without a counter"},
+		"of another environment":       {servertest.SignAs(manifest("old", "staging"), 9), "for environment staging"},
+		"a counter of somebody else":   {evil, "not signed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,7 @@ func Commands() cli.Deps {
 		CodeDigest: operator.CodeDigest,
 		Rollback:   rollback,
 		Deploy:     buildCode,
+		DiffCode:   diffCode,
 		CheckCode:  checkCode,
 		InitServer: initServer,
 		RunServer:  runServer,

@@ -35,7 +35,7 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Protocol: puppet.Protocol, Run: spec.Order.Run, Node: spec.Node, Mode: spec.Order.Mode, Program: spec.Order.Program,
 		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
-		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), VolatileFacts: nonNil(spec.Order.VolatileFacts), Debug: spec.Order.Debug, DigestKey: r.digestKey,
+		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), VolatileFacts: nonNil(spec.Order.VolatileFacts), Debug: spec.Order.Debug, Diff: spec.Order.Diff, DigestKey: r.digestKey,
 		Owed: spec.Owed, ENC: spec.Order.ENC,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}

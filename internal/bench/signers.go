@@ -8,3 +8,8 @@ type believing struct{}
 func (believing) Code(tutti.SignedCode) (tutti.Signed, error) { return tutti.Signed{}, nil }
 func (believing) Follow([]tutti.Statement) error              { return nil }
 func (believing) Trusts() uint64                              { return 0 }
+
+// Compile implements agent.Signers.
+func (believing) Compile(tutti.SignedCode) (tutti.SignedCompile, error) {
+	return tutti.SignedCompile{}, nil
+}

@@ -32,6 +32,8 @@ const (
 	ExitDiverging   = 8
 	ExitPartial     = 9
 	ExitDeferred    = 10
+	ExitDiffers     = 11
+	ExitNotCompared = 12
 	ExitInternal    = 70
 	ExitInterrupted = 130
 )
@@ -49,6 +51,8 @@ const exitCodes = `   0  success
    9  every reachable node is good; some are disconnected, silent or paused
   10  a job that the server began: some nodes are not good; they run later, or when
       a person runs them; join: an operator must approve the machine first
+  11  diff: catalogs differ
+  12  diff: not all nodes were compared; the others may be equal or differ
   70  an error in tutti itself
  130  interrupted; the job goes on`
 

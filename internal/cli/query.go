@@ -105,7 +105,7 @@ func (q *querier) query(cmd *cobra.Command, server api.Inventories) error {
 	if len(in.Show) == 0 && !q.json {
 		in.Show = q.shows
 	}
-	about := &reasons{}
+	about := &notes{}
 	var out rowPrinter
 	switch {
 	case q.json:
@@ -182,8 +182,8 @@ func (q *querier) cells(n api.QueriedNode, row api.QueryRow, at, none string) []
 	return out
 }
 
-// reasons has the nodes by what the answer says about them.
-type reasons struct{ unknown, old byReason }
+// notes has the nodes by what the answer says about them.
+type notes struct{ unknown, old byReason }
 
 // byReason has nodes by a text, in the order of the first node.
 type byReason struct {

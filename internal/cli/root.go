@@ -41,6 +41,8 @@ type Deps struct {
 	CheckCode func(ctx context.Context, dir string, modules []string) ([]tutti.CodeProblem, error)
 	// Deploy puts the code of an environment together from a control repository.
 	Deploy func(ctx context.Context, in DeployCode) (Deployable, error)
+	// DiffCode sends code to the server and permits nodes to compile it, but not to apply it.
+	DiffCode func(ctx context.Context, s Server, c Connection, in DiffCode) (DiffSide, error)
 	// Rollback signs an earlier code again and pushes it.
 	Rollback func(ctx context.Context, s Server, c Connection, in RollbackTo) (tutti.CodePushed, error)
 	// SignFleet signs the text of a fleet file. SignFleet returns nil if the operator has no code-signing
@@ -144,7 +146,7 @@ func addCommands(root *cobra.Command, o *options) {
 	group(root, "Run",
 		newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newLocalCommand(o))
 	group(root, "Look",
-		newExplainCommand(o), newQueryCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newStatusCommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o))
+		newExplainCommand(o), newQueryCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newStatusCommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o), newDiffCommand(o))
 	group(root, "Fleet",
 		newCodeCommand(o), newDataCommand(o), newSecretCommand(o), newNodeCommand(o), newOperatorCommand(o), newTokenCommand(o), newGrantsCommand(o))
 	group(root, "Set up",

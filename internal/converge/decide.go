@@ -122,7 +122,11 @@ func (s *State) Decide(v View) []tutti.Body {
 		}
 	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
-		if len(out) == 0 { // one step at a time, because its events change what other steps decide
+		switch { // one step at a time, because its events change what other steps decide
+		case len(out) > 0:
+		case j.Diff != nil:
+			out = s.diff(v, j, st)
+		default:
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
 			out = d.decide()
 		}

@@ -123,9 +123,12 @@ func (s *State) Apply(e tutti.Event) {
 	case *tutti.ConvergeFinished:
 		maps.Copy(s.diverged, b.Diverging)
 	case *tutti.JobFinished:
-		s.leave(s.engine.Jobs[b.Job])
+		if j := s.engine.Jobs[b.Job]; j != nil && j.Diff == nil {
+			s.leave(j)
+		}
 	case *tutti.RunCompiled, *tutti.RunGated, *tutti.RunAsked, *tutti.RunProved, *tutti.RunClaimed, *tutti.RunFinished, *tutti.RunLost:
-		if r := s.engine.Runs[tutti.RunID(e.Body.ID())]; r != nil && s.nodes[r.Node] {
+		// a compile for a diff says nothing about its node, so no record changes
+		if r := s.engine.Runs[tutti.RunID(e.Body.ID())]; r != nil && s.nodes[r.Node] && !r.Diff {
 			s.follow(r, e)
 			s.dirty[r.Node] = true
 		}

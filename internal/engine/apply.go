@@ -102,7 +102,7 @@ func (st *Step) end(at time.Time, ok bool, message string) {
 func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
 	j := &Job{
 		ID: b.Job, Seq: e.Seq, Plan: b.Plan, Mode: b.Mode, Env: b.Env, Code: b.Code, Codes: b.Codes, Commits: b.Commits, By: e.By, Cause: b.Cause,
-		StartedAt: e.At, byName: map[tutti.StepName]*Step{},
+		Diff: b.Diff, StartedAt: e.At, byName: map[tutti.StepName]*Step{},
 	}
 	for _, spec := range b.Plan.Steps {
 		st := &Step{Step: spec, State: Pending, byNode: map[tutti.NodeName]*StepNode{}}

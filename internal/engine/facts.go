@@ -68,11 +68,11 @@ func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 // nil.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
-	last := s.Last(node)
+	last, own := s.Last(node), s.Own(node) // a compile for a diff reports no facts
 	switch {
-	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
+	case r == nil || r.Node != node || r.Foreign != nil || own == nil || s.Active[node] != "":
 		return nil
-	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // the last claimed run has newer facts
+	case r != own && (own.Compiled != nil || own.Served != nil || r.EndedSeq > own.EndedSeq): // the last claimed run has newer facts
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}
@@ -86,7 +86,7 @@ func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tu
 		f.count(body, r, now)
 		same = same && !f.ToTell(r) && (f == nil || f.Vain == body.Vain)
 	}
-	told := &Facts{NodeFacts: body, Seq: max(last.Claimed.EndedSeq, r.EndedSeq) + 1}
+	told := &Facts{NodeFacts: body, Seq: max(own.EndedSeq, r.EndedSeq) + 1}
 	if same && told.Since(last.Passed) == f.Since(last.Passed) {
 		return nil
 	}

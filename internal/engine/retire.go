@@ -124,6 +124,9 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r.Fenced = r.Fenced || b.Fenced // an upgraded agent claims the run again
 	return s.judgeBy(r, func(l *last) {
 		l.claimed = r.Run
+		if !r.Diff {
+			l.own = r.Run
+		}
 		if r.Full() {
 			l.applied = r.Run
 		}

@@ -123,7 +123,7 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, usual Usual) tutt
 	if options.Noop && o.Mode == tutti.ModeApply {
 		o.Mode = tutti.ModeNoop
 	}
-	o.Exclusive = j.Leases != nil
+	o.Exclusive, o.Diff = j.Leases != nil, j.Diff != nil
 	o.Tags, o.SkipTags, o.Debug = options.Tags, options.SkipTags, options.Debug
 	o.FreshFacts = options.FreshFacts || !options.FactsAhead && j.byPerson(st) && !j.ranOn(node)
 	return o

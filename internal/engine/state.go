@@ -32,6 +32,7 @@ type State struct {
 // retired.
 type last struct {
 	claimed  tutti.RunID // the last claimed run of any mode
+	own      tutti.RunID // see Own
 	applied  tutti.RunID // the last claimed full run
 	passed   tutti.RunID // the last full run that passed its gate or proved the node good
 	reported tutti.RunID // see Last.Reported
@@ -41,7 +42,7 @@ type last struct {
 }
 
 func (l last) ids() []tutti.RunID {
-	out := []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left, l.shown}
+	out := []tutti.RunID{l.claimed, l.own, l.applied, l.passed, l.reported, l.left, l.shown}
 	for _, p := range l.previews {
 		out = append(out, p.Run)
 	}
@@ -61,7 +62,8 @@ type Job struct {
 	Codes     map[string]tutti.Digest // the code of the other environments
 	Commits   map[string]string       // by environment, for people
 	By        string
-	Cause     string // the reason why the server began the job by itself; empty for an operator's job
+	Diff      *tutti.DiffCode // as in tutti.JobStarted; nil: the job is no diff
+	Cause     string          // the reason why the server began the job by itself; empty for an operator's job
 	StartedAt time.Time
 	EndedAt   time.Time
 	Cancelled bool
@@ -240,6 +242,9 @@ func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served 
 // gate. Exports that go to PuppetDB are already published by the compile.
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
+// Own returns the node's last claimed run of any mode, without compiles for a diff. Own returns nil if there is none.
+func (s *State) Own(node tutti.NodeName) *Run { return s.Runs[s.last[node].own] }
+
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }
 
@@ -305,6 +310,9 @@ func (s *State) Waits(f func(*Job, *Step)) {
 		}
 	}
 }
+
+// Node returns a node of the step, or nil.
+func (s *Step) Node(n tutti.NodeName) *StepNode { return s.byNode[n] }
 
 // Step returns the step of that name, or nil.
 func (j *Job) Step(name tutti.StepName) *Step { return j.byName[name] }

@@ -45,7 +45,7 @@ var routes = map[string]string{
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
 	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll,
 	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none",
-	"audit/read": byReaders, "remote/ask": "puppet",
+	"audit/read": byReaders, "remote/ask": "puppet run",
 }
 
 // TestEveryRouteAndRole checks that each route refuses operators who have none of its verbs, and

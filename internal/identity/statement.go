@@ -222,6 +222,39 @@ func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	return said, nil
 }
 
+// Compile checks a permission to compile code. Compile returns CodeRefused if no trusted key signed the statement, or if
+// the statement is for another fleet or other code. The caller checks the time.
+func (t Trust) Compile(in tutti.SignedCode) (tutti.SignedCompile, error) {
+	refused := func(format string, args ...any) (tutti.SignedCompile, error) {
+		return tutti.SignedCompile{}, tutti.Errorf(tutti.CodeRefused, format, args...)
+	}
+	if in.Statement == nil {
+		return refused("nobody has signed a permission to compile this code")
+	}
+	said, err := read[tutti.SignedCompile](*in.Statement, tutti.StatementCompile)
+	if err != nil {
+		return said, err
+	}
+	var m tutti.CodeManifest
+	if err := json.Unmarshal(in.Manifest, &m); err != nil {
+		return tutti.SignedCompile{}, tutti.Wrap(tutti.CodeInvalid, err, "manifest")
+	}
+	if err := m.Validate(); err != nil {
+		return tutti.SignedCompile{}, err
+	}
+	switch {
+	case !t.signed(*in.Statement):
+		return refused("permission to compile: not signed with a key of this fleet's operators")
+	case said.Fleet != t.Fleet:
+		return refused("permission to compile: signed for the fleet %.19s, but this fleet is %.19s", said.Fleet, t.Fleet)
+	case said.Environment != m.Environment:
+		return refused("permission to compile: code of environment %q was signed for environment %q", m.Environment, said.Environment)
+	case said.Digest != tutti.DigestOf(in.Manifest):
+		return refused("permission to compile: signed for other code: %.19s", said.Digest)
+	}
+	return said, nil
+}
+
 // Said checks a statement about code. Said returns the statement's body.
 func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	said, err := read[tutti.Signed](in, tutti.StatementCode)

@@ -95,6 +95,13 @@ func (s *Signers) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	return s.now.Code(in)
 }
 
+// Compile implements agent.Signers.
+func (s *Signers) Compile(in tutti.SignedCode) (tutti.SignedCompile, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.Compile(in)
+}
+
 // Trusts implements agent.Signers.
 func (s *Signers) Trusts() uint64 {
 	s.mu.Lock()

@@ -24,7 +24,12 @@ func Push(ctx context.Context, codes api.Codes, dir, environment string, reactio
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	read := func(_ context.Context, want map[tutti.Digest]bool, do func([]byte) error) error {
+	return Send(ctx, codes, manifest, readFrom(files), tutti.CodePush{Reaction: reaction, Source: source}, sign)
+}
+
+// readFrom reads content from these files.
+func readFrom(files map[tutti.Digest]string) ReadFiles {
+	return func(_ context.Context, want map[tutti.Digest]bool, do func([]byte) error) error {
 		for d := range want {
 			content, err := os.ReadFile(files[d])
 			if err == nil && tutti.DigestOf(content) != d {
@@ -39,7 +44,6 @@ func Push(ctx context.Context, codes api.Codes, dir, environment string, reactio
 		}
 		return nil
 	}
-	return Send(ctx, codes, manifest, read, tutti.CodePush{Reaction: reaction, Source: source}, sign)
 }
 
 // Sign signs a manifest.
@@ -50,7 +54,25 @@ const puts = 4
 
 // Send sends code to the server: first the files that the server lacks, then the signed manifest. The function read passes
 // the content of the wanted files to its argument.
-func Send(ctx context.Context, codes api.Codes, manifest tutti.CodeManifest, read func(context.Context, map[tutti.Digest]bool, func([]byte) error) error, push tutti.CodePush, sign Sign) (tutti.CodePushed, error) {
+func Send(ctx context.Context, codes api.Codes, manifest tutti.CodeManifest, read ReadFiles, push tutti.CodePush, sign Sign) (tutti.CodePushed, error) {
+	if err := sendFiles(ctx, codes, manifest, read); err != nil {
+		return tutti.CodePushed{}, err
+	}
+	raw, err := json.Marshal(manifest)
+	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	if push.SignedCode, err = sign(raw); err != nil {
+		return tutti.CodePushed{}, err
+	}
+	return codes.PushCode(ctx, push)
+}
+
+// ReadFiles passes the content of the wanted files to its last argument.
+type ReadFiles func(context.Context, map[tutti.Digest]bool, func([]byte) error) error
+
+// sendFiles sends those files of code that the server lacks.
+func sendFiles(ctx context.Context, codes api.Codes, manifest tutti.CodeManifest, read ReadFiles) error {
 	all := map[tutti.Digest]bool{}
 	for _, f := range manifest.Files {
 		if f.Link == "" {
@@ -59,7 +81,7 @@ func Send(ctx context.Context, codes api.Codes, manifest tutti.CodeManifest, rea
 	}
 	missing, err := codes.MissingBlobs(ctx, slices.Sorted(maps.Keys(all)))
 	if err != nil {
-		return tutti.CodePushed{}, err
+		return err
 	}
 	want := map[tutti.Digest]bool{}
 	for _, d := range missing {
@@ -80,17 +102,7 @@ func Send(ctx context.Context, codes api.Codes, manifest tutti.CodeManifest, rea
 	if failed := group.Wait(); failed != nil {
 		err = failed
 	}
-	if err != nil {
-		return tutti.CodePushed{}, tutti.Wrap("", err, "send the code")
-	}
-	raw, err := json.Marshal(manifest)
-	if err != nil {
-		return tutti.CodePushed{}, err
-	}
-	if push.SignedCode, err = sign(raw); err != nil {
-		return tutti.CodePushed{}, err
-	}
-	return codes.PushCode(ctx, push)
+	return tutti.Wrap("", err, "send the code")
 }
 
 // CodeDigest returns the digest of the code in dir. A push of dir would have the same digest.

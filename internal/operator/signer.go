@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
@@ -137,6 +138,20 @@ func (s *Signer) Code(environment string, manifest []byte) (tutti.SignedCode, er
 		return tutti.SignedCode{}, err
 	}
 	return identity.SignCode(tutti.Signed{Fleet: s.fleet, Environment: environment, Counter: counter}, manifest, s.keys...)
+}
+
+// Compile signs a permission to compile code of an environment up to the gate, until a time (ADR 0038). The permission needs
+// no counter, because no node applies the code by it.
+func (s *Signer) Compile(environment string, manifest []byte, until time.Time) (tutti.SignedCode, error) {
+	if err := s.maySign(); err != nil {
+		return tutti.SignedCode{}, err
+	}
+	if s.old {
+		return tutti.SignedCode{}, tutti.Errorf(tutti.CodeConflict, "the server is too old to compare code: upgrade it")
+	}
+	said := tutti.SignedCompile{Fleet: s.fleet, Environment: environment, Digest: tutti.DigestOf(manifest), Until: until.UTC().Truncate(time.Second)}
+	st, err := identity.State(tutti.StatementCompile, said, s.keys...)
+	return tutti.SignedCode{Manifest: manifest, Statement: &st}, err
 }
 
 // plansCounter is the name of the counter of fleet files in CountersFile. No environment can have this name.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -81,6 +82,7 @@ type content struct {
 func (k *keeper) content(ctx context.Context) (*content, error) {
 	c := &content{named: map[tutti.Digest]bool{}, needed: map[tutti.Digest]string{}}
 	var pushed []tutti.Digest
+	diffs := map[tutti.JobID]tutti.Digest{} // the code of unfinished jobs that compile for a diff
 	err := k.each(ctx, func(entry tutti.Entry, e tutti.Event) bool {
 		c.named[tutti.DigestOf(entry.Raw)] = true
 		need(c.needed, e.Body)
@@ -92,6 +94,12 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 			return true
 		case *tutti.CodePushed:
 			pushed = append(pushed, b.Signed)
+		case *tutti.JobStarted:
+			if b.Diff != nil {
+				diffs[b.Job] = b.Diff.Signed
+			}
+		case *tutti.JobFinished:
+			delete(diffs, b.Job)
 		case *tutti.RunFinished:
 			c.ended = append(c.ended, retain.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report, Log: b.Result.Log})
 			note(c.named, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
@@ -128,7 +136,7 @@ func (k *keeper) content(ctx context.Context) (*content, error) {
 			c.named[s.Blob], c.needed[s.Blob] = true, "the audit trail"
 		}
 	}
-	for _, signed := range pushed {
+	for _, signed := range slices.AppendSeq(pushed, maps.Values(diffs)) {
 		files := map[tutti.Digest]bool{}
 		if err := k.files(ctx, signed, files); err != nil {
 			return nil, err
@@ -196,6 +204,10 @@ func need(needed map[tutti.Digest]string, body tutti.Body) {
 		needed[b.Asked], needed[b.Absent] = "what run "+string(b.Run)+" asked", "what run "+string(b.Run)+" asked"
 	case *tutti.RunFinished:
 		needed[b.Result.Record] = "the record of run " + string(b.Result.Run)
+	case *tutti.JobStarted:
+		if b.Diff != nil {
+			needed[b.Diff.Signed] = "the manifest of code for job " + string(b.Job)
+		}
 	case *tutti.CodePushed:
 		needed[b.Signed] = "the manifest of code for " + b.Environment
 	}

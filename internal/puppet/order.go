@@ -35,6 +35,7 @@ type Order struct {
 	VolatileFacts   []string       `json:"volatile_facts"`
 	Owed            []string       `json:"owed,omitempty"` // resources whose refresh an earlier run owes
 	Debug           bool           `json:"debug"`
+	Diff            bool           `json:"diff,omitempty"` // write the normalised catalog at the gate
 	DigestKey       string         `json:"digest_key,omitempty"`
 	ENC             bool           `json:"enc,omitempty"` // the run asks for its classes and parameters
 	// DisabledLock replaces Puppet's agent_disabled_lockfile. If DisabledLock is empty,

@@ -54,6 +54,9 @@ func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
 	l.jobs[o.Run], l.nodes[o.Run], l.wanted[o.Run] = o.Job, o.Node, e.Seq
 	l.proofs[o.Run] = o.Full() && o.Proof
+	if o.Diff {
+		l.diffs[o.Run] = true
+	}
 	switch {
 	case o.Full():
 		l.applies[o.Run] = true
@@ -67,6 +70,9 @@ func noteWanted(l *Ledger, e tutti.Event) {
 func noteClaimed(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.RunClaimed)
 	l.latest[b.Node], l.since[b.Node] = b.Run, e.Seq
+	if !l.diffs[b.Run] {
+		l.own[b.Node] = b.Run
+	}
 	if l.applies[b.Run] {
 		l.applied[b.Node] = b.Run
 	}
@@ -150,6 +156,6 @@ func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
 	node := l.nodes[id]
-	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node].Has(id) || l.shown[node] == id
+	last := l.latest[node] == id || l.own[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node].Has(id) || l.shown[node] == id
 	return wanted && (l.lives(job) || last || slices.Contains(l.partial[node], id) || !l.ended[id])
 }

@@ -31,6 +31,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.enrolled, node)
 	delete(l.keys, node)
 	delete(l.latest, node)
+	delete(l.own, node)
 	delete(l.applied, node)
 	delete(l.passed, node)
 	delete(l.reported, node)

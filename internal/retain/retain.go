@@ -38,6 +38,8 @@ type Ledger struct {
 	wanted   map[tutti.RunID]uint64
 	ended    map[tutti.RunID]bool
 	latest   map[tutti.NodeName]tutti.RunID // the last run that each node claimed
+	own      map[tutti.NodeName]tutti.RunID // the same, without compiles for a diff
+	diffs    map[tutti.RunID]bool           // compiles for a diff
 	applies  map[tutti.RunID]bool           // full runs in mode apply
 	parts    map[tutti.RunID]bool           // runs in mode apply that have tags
 	partial  map[tutti.NodeName][]tutti.RunID
@@ -88,6 +90,8 @@ func New() *Ledger {
 		wanted:   map[tutti.RunID]uint64{},
 		ended:    map[tutti.RunID]bool{},
 		latest:   map[tutti.NodeName]tutti.RunID{},
+		own:      map[tutti.NodeName]tutti.RunID{},
+		diffs:    map[tutti.RunID]bool{},
 		applies:  map[tutti.RunID]bool{},
 		parts:    map[tutti.RunID]bool{},
 		partial:  map[tutti.NodeName][]tutti.RunID{},

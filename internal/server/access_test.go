@@ -231,6 +231,34 @@ func TestAccessIsNarrow(t *testing.T) {
 	f.wantAccess("ask its node", ask(`node == "web-01"`), "")
 	f.wantAccess("ask another", ask(`node == "db-01"`), "{to: webber, may: puppet, groups: db}")
 	f.wantAccess("ask by a fact, which may be of any node", ask(`facts.role == "x"`), "{to: webber, may: puppet, groups: db}")
+	compiles := func(name string, node tutti.NodeName) func() error {
+		return func() error {
+			if _, err := f.PutBlob(servertest.Operator(), []byte("# x")); err != nil {
+				return err
+			}
+			_, err := f.StartJob(f.as(name, tutti.VerbRun), api.StartJob{Mode: tutti.ModeCompile, Diff: &api.NodeDiff{
+				Nodes: []tutti.NodeName{node}, Code: servertest.Permit("production", "# x", time.Now().Add(time.Hour)),
+			}})
+			return err
+		}
+	}
+	differs := func(name, on string) func() error {
+		return func() error {
+			return f.AskNodes(f.as(name, tutti.VerbPuppet, tutti.VerbRun), api.NodesQuestion{Action: tutti.RemoteDiff, On: on, Wait: time.Second},
+				func([]api.NodeAnswer) error { return nil })
+		}
+	}
+	f.wantAccess("compile for a diff on its node", compiles("webber", "web-01"), "")
+	f.wantAccess("compile for a diff on another", compiles("webber", "db-01"), "{to: webber, may: run, plans: diff, groups: db, noop: true}")
+	f.wantAccess("compile for a diff with noop", compiles("watcher", "db-01"), "")
+	f.wantAccess("what differs on its node", differs("webber", `node == "web-01"`), "")
+	f.wantAccess("what differs on another", differs("webber", `node == "db-01"`), "{to: webber, may: run, plans: diff, groups: db, noop: true}")
+	f.wantAccess("what differs, with noop", differs("watcher", `node == "db-01"`), "")
+	f.wantAccess("what differs, with a plan", differs("deployer", `node == "web-01"`), "{to: deployer, may: run, plans: diff, groups: web, noop: true}")
+	f.wantAccess("only run does not ask for more", func() error {
+		return f.AskNodes(f.as("watcher", tutti.VerbPuppet, tutti.VerbRun), api.NodesQuestion{Action: tutti.RemoteFacts, On: `node == "db-01"`},
+			func([]api.NodeAnswer) error { return nil })
+	}, "{to: watcher, may: puppet, groups: db}")
 	effect := func(key string) func() error {
 		return func() error {
 			_, err := f.Effect(f.as("app", tutti.VerbRead, tutti.VerbData), key, []byte("1"))

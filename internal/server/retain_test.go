@@ -56,7 +56,7 @@ func (a *anything) step(t *rapid.T) {
 	key := rapid.SampledFrom([]string{"db/ready", "db/x", "shared/hiera/k"}).Draw(t, "key")
 	ctx := tutti.WithActor(context.Background(), "operator:"+rapid.SampledFrom([]string{"ada", "bob", "eve", "local"}).Draw(t, "by"))
 	switch rapid.SampledFrom([]string{
-		"join", "replace", "remove", "push", "start", "start", "cancel", "set", "unset", "lose", "foreign", "foreign", "revoke", "operator",
+		"join", "replace", "remove", "push", "start", "start", "cancel", "set", "unset", "lose", "foreign", "foreign", "revoke", "operator", "diff",
 		"work", "work", "work", "work", "work", "work", "work", "work",
 	}).Draw(t, "what") {
 	case "join":
@@ -73,6 +73,8 @@ func (a *anything) step(t *rapid.T) {
 	case "start":
 		plan := rapid.SampledFrom([]tutti.PlanName{"one", "both"}).Draw(t, "plan")
 		_, _ = a.StartJob(ctx, api.StartJob{Plan: plan, Mode: rapid.SampledFrom([]tutti.Mode{tutti.ModeApply, tutti.ModeNoop}).Draw(t, "mode")})
+	case "diff":
+		_, _ = a.StartDiff(rapid.SampledFrom([]string{"a", "d"}).Draw(t, "code"), name)
 	case "cancel":
 		_ = a.CancelJob(ctx, api.CancelJob{})
 	case "set":

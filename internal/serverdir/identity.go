@@ -137,6 +137,15 @@ func (s *Identity) Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Sig
 	return t.Code(in)
 }
 
+// Compile implements server.Signers.
+func (s *Identity) Compile(trust []tutti.Statement, in tutti.SignedCode) (tutti.SignedCompile, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.SignedCompile{}, err
+	}
+	return t.Compile(in)
+}
+
 // Said implements server.Signers.
 func (s *Identity) Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error) {
 	t, err := s.trust(trust)

@@ -234,10 +234,29 @@ func (i *Identity) Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Sig
 	return tutti.Signed{}, nil
 }
 
+// Compile implements server.Signers.
+func (i *Identity) Compile(trust []tutti.Statement, in tutti.SignedCode) (tutti.SignedCompile, error) {
+	var body tutti.SignedCompile
+	keys, _, err := trusts(trust)
+	if err == nil && (in.Statement == nil || in.Statement.Kind != tutti.StatementCompile || !signed(*in.Statement, keys)) {
+		err = tutti.Errorf(tutti.CodeRefused, "the permission to compile is not signed by %v", keys)
+	}
+	if err == nil {
+		err = json.Unmarshal(in.Statement.Body, &body)
+	}
+	if err == nil && body.Digest != tutti.DigestOf(in.Manifest) {
+		err = tutti.Errorf(tutti.CodeRefused, "the permission to compile is for other code")
+	}
+	return body, err
+}
+
 // Said implements server.Signers.
 func (i *Identity) Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error) {
 	var body tutti.Signed
 	keys, _, err := trusts(trust)
+	if err == nil && in.Kind != tutti.StatementCode {
+		err = tutti.Errorf(tutti.CodeRefused, "a statement of kind %q", in.Kind)
+	}
 	if err == nil {
 		err = json.Unmarshal(in.Body, &body)
 	}
@@ -302,6 +321,13 @@ func (s *AgentSigners) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.identity.Code(s.followed, in)
+}
+
+// Compile implements agent.Signers.
+func (s *AgentSigners) Compile(in tutti.SignedCode) (tutti.SignedCompile, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identity.Compile(s.followed, in)
 }
 
 // Follow implements agent.Signers.

@@ -48,6 +48,10 @@ func (n *Node) Obeys() {
 			enabled, message = q.Action == tutti.RemoteEnable, q.Message
 		case tutti.RemoteFacts:
 			out.Facts = json.RawMessage(`{"role":"` + string(n.Name[:2]) + `"}`)
+		case tutti.RemoteDiff:
+			out.Diff = &tutti.CatalogDiff{Changes: []tutti.CatalogChange{
+				{Kind: tutti.ChangeAdded, Resource: "File[/x]", Text: "\x1b[1mloud"}, {Kind: "a later kind"},
+			}}
 		case tutti.RemoteSummary:
 			out.Summary = &tutti.RunSummary{TotalResources: 7}
 		case tutti.RemoteResource:
@@ -97,10 +101,12 @@ func TestRemotes(t *testing.T, side Side) {
 	}
 	type is = map[tutti.NodeName]tutti.RemoteVerdict
 	const ok, away, undecided = tutti.RemoteOK, tutti.RemoteAway, tutti.RemoteUndecided
-	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts} {
+	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts, tutti.RemoteDiff} {
 		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(api.NodesQuestion{Action: action}), nil)
 	}
 	want(t, "a resource", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
+	diff := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteDiff, Jobs: []tutti.JobID{"diff-1", "diff-2"}, On: `node == "db-01"`})["db-01"].Diff
+	want(t, "a comparison", &tutti.CatalogDiff{Changes: []tutti.CatalogChange{{Kind: tutti.ChangeAdded, Resource: "File[/x]", Text: "\ufffd[1mloud"}}, Left: 1}, diff, nil)
 	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(api.NodesQuestion{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
 	want(t, "disable", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
 	all := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteStatus, On: "connected"})
@@ -114,6 +120,8 @@ func TestRemotes(t *testing.T, side Side) {
 	}{
 		{"no action", api.NodesQuestion{}, tutti.CodeInvalid},
 		{"a selector that is not valid", api.NodesQuestion{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
+		{"a diff of one job", api.NodesQuestion{Action: tutti.RemoteDiff, Jobs: []tutti.JobID{"diff-1"}}, tutti.CodeInvalid},
+		{"jobs of another action", api.NodesQuestion{Action: tutti.RemoteStatus, Jobs: []tutti.JobID{"diff-1", "diff-2"}}, tutti.CodeInvalid},
 		{"nobody", api.NodesQuestion{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
 		{"for ever", api.NodesQuestion{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
 		{"a message that is not one line", api.NodesQuestion{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},

@@ -218,9 +218,13 @@ func (tx *Tx) MayAsk(ctx context.Context, action tutti.RemoteAction, named strin
 	if VisitOf(ctx) == nil {
 		return nil
 	}
-	return tx.May(ctx, policy.Wish{
+	w := policy.Wish{
 		Verbs: []tutti.Verb{tutti.VerbPuppet}, What: "ask " + named + " for " + string(action), Nodes: explain.Targets(tx.State, nodes),
-	})
+	}
+	if action == tutti.RemoteDiff { // whoever may compile on a node may see what differs
+		w.Verbs, w.Plan, w.Noop = []tutti.Verb{tutti.VerbRun}, api.DiffPlan, true
+	}
+	return tx.May(ctx, w)
 }
 
 // MayChange refuses a changed fleet file if the caller is not an admin.
@@ -240,7 +244,7 @@ func (tx *Tx) MayRun(ctx context.Context, what string, plan tutti.Plan, mode tut
 		Verbs: []tutti.Verb{tutti.VerbRun}, What: what, Plan: plan.Name, Noop: mode != tutti.ModeApply, Nodes: explain.Targets(tx.State, nodes),
 	}
 	for _, st := range plan.Steps {
-		if st.Kind() == tutti.StepConverge {
+		if st.Kind() == tutti.StepConverge && len(st.Converge.Only) == 0 {
 			all, members := explain.Targeted(tx.State, st.Converge.Target)
 			w.All, w.Nodes = w.All || all, append(w.Nodes, members...)
 		}

@@ -154,6 +154,8 @@ type Signers interface {
 	// if the manifest was signed for another fleet. Code returns the zero Signed if the only signature has the form of
 	// an earlier release.
 	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
+	// Compile checks a permission to compile code (ADR 0038), but not its time.
+	Compile(trust []tutti.Statement, in tutti.SignedCode) (tutti.SignedCompile, error)
 	// Said checks the signatures of a statement in the same way as Code. The server already knows the manifest of this
 	// statement.
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)

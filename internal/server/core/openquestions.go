@@ -198,6 +198,13 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 			return fail("the node's answer has no facts")
 		}
 		out.Facts = in.Facts
+	case tutti.RemoteDiff:
+		if len(request.Jobs) > 0 {
+			if in.Diff == nil {
+				return fail("the node's answer has no comparison")
+			}
+			out.Diff = plainDiff(*in.Diff)
+		}
 	default:
 		if in.Status == nil || !slices.Contains(puppetStates, in.Status.Status) {
 			return fail("the node's answer has no status")
@@ -217,6 +224,22 @@ var puppetStates = []string{"disabled", "applying a catalog", "idling", "stopped
 
 // maxTypes is the largest number of resource types in a summary.
 const maxTypes = 1000
+
+// plainDiff returns a node's comparison with bounded and safe texts. Only known kinds of changes count.
+func plainDiff(in tutti.CatalogDiff) *tutti.CatalogDiff {
+	out := tutti.CatalogDiff{Changes: []tutti.CatalogChange{}, Left: max(0, in.Left), Before: in.Before, After: in.After}
+	for _, c := range in.Changes {
+		if len(out.Changes) == tutti.MaxCatalogChanges || !slices.Contains(tutti.ChangeKinds, c.Kind) {
+			out.Left++
+			continue
+		}
+		out.Changes = append(out.Changes, tutti.CatalogChange{
+			Kind: c.Kind, Resource: plain.Words(c.Resource), Parameter: plain.Words(c.Parameter),
+			Text: plain.Cut(c.Text, tutti.MaxChangeText), Sensitive: c.Sensitive,
+		})
+	}
+	return &out
+}
 
 func plainSummary(in tutti.RunSummary) *tutti.RunSummary {
 	in.ConfigVersion, in.Message = plain.Words(in.ConfigVersion), plain.Words(in.Message)

@@ -39,6 +39,14 @@ func (s *Nodes) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Run
 			return tx.Deny(tutti.ActorNode(n.Node), "fetch code "+string(code), err)
 		}
 		blob = tx.Registry.Signed[r.Code]
+		if r.Diff {
+			j := tx.Engine.Jobs[r.Job]
+			if j == nil || j.Diff == nil || j.Ended() {
+				return tutti.Errorf(tutti.CodeConflict, "run %s compiles for a diff, and its job %s is over", r.Run, r.Job)
+			}
+			blob, statement = j.Diff.Signed, &j.Diff.Statement
+			return nil
+		}
 		if blob == "" {
 			return tutti.Errorf(tutti.CodeNotFound, "the code %s of run %s is not here", r.Code, r.Run)
 		}

@@ -18,7 +18,7 @@ import (
 
 // StartJob implements tutti.Jobs. If StartJob fails, it has started nothing.
 func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
-	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
+	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil && in.Diff == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
 	if in.Converge != nil && in.Converge.Reaction { // the fleet's own reactions would wait for such a job
@@ -26,6 +26,12 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 	}
 	if err := s.Opts.Space(); err != nil {
 		return "", err
+	}
+	if in.Diff != nil {
+		return s.startDiff(ctx, in)
+	}
+	if in.Converge != nil && len(in.Converge.Only) > 0 {
+		return "", tutti.Errorf(tutti.CodeInvalid, "only: only a diff lists the nodes that converge")
 	}
 	if in.Runs != nil { // outside of the writer, because the list may be long
 		runs := *in.Runs

@@ -106,7 +106,7 @@ func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selecte
 func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	return tutti.RemoteRequest{
 		Request: rand.Text(), Action: action, Caller: q.by, Message: q.in.Message, Force: q.in.Force,
-		Type: q.in.Type, Title: q.in.Title, Wait: q.in.Wait,
+		Type: q.in.Type, Title: q.in.Title, Wait: q.in.Wait, Jobs: q.in.Jobs,
 	}
 }
 

@@ -51,6 +51,9 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 		add(environment, pushed.Goes(), false)
 	}
 	s.Engine.Open(func(j *engine.Job) {
+		if j.Diff != nil { // its permission to compile is never signed again
+			return
+		}
 		add(j.Env, j.Code, false)
 		for environment, code := range j.Codes {
 			add(environment, code, false)

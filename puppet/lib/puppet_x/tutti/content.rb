@@ -33,6 +33,16 @@ module PuppetX
         nil
       end
 
+      # Returns the digests by their names, so that two compiles can be compared.
+      # @return [Hash, nil] the digest of the content of each address, and of each directory that a text names; nil if
+      #   the content is unknown
+      def named(uris, texts = [])
+        uris.uniq.sort.to_h { |uri| [uri, of(path(uri))] }
+            .merge(places(texts).to_h { |_, name, digest| ["files in #{name.empty? ? 'the code' : name}", digest] })
+      rescue SystemCallError, ArgumentError
+        nil
+      end
+
       # @return [String, nil] the digest of lib/ and facts.d/ of all modules on the modulepath
       def lib
         roots = @environment.modulepath.each_with_index.flat_map do |dir, index|

@@ -171,6 +171,7 @@ module PuppetX
       def gate(catalog)
         waits(Run.current.waits.noted)
         phase('gate')
+        keep(catalog) if @order.diff?
         verdict, reason, holds = Run.current.gate(catalog)
         phase('gate', 'verdict' => verdict, 'reason' => reason)
         unless verdict == 'go' && @order.mode != 'compile'
@@ -243,6 +244,15 @@ module PuppetX
         HeldCatalog.write(@dir, catalog, (@order.code unless @order.agent?))
       rescue StandardError => e
         Puppet.warning("tutti: cannot keep the catalog for queries: #{e.message}")
+      end
+
+      # Stores the catalog, so that the agent can compare it. If the catalog cannot be stored, the agent says that there is
+      # none.
+      def keep(catalog)
+        require_relative 'compared_catalog'
+        ComparedCatalog.write(@dir, catalog, @order, Content.new(Puppet.lookup(:current_environment)))
+      rescue StandardError => e
+        Puppet.err("tutti: cannot keep the catalog for the diff: #{e.message}")
       end
 
       # Reports the questions for which this compile waits.

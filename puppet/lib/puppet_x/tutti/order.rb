@@ -62,6 +62,11 @@ module PuppetX
         @data['enc'] == true
       end
 
+      # Returns whether the run only compiles, so that somebody can compare its catalog.
+      def diff?
+        @data['diff'] == true && mode == 'compile'
+      end
+
       # Returns the directory of the environment.
       def code
         File.join(environmentpath, environment)

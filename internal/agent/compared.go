@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/compare"
+	"github.com/tutti-project/tutti/internal/excerpt"
+)
+
+const (
+	// diffFile marks the directory of a compile for a diff.
+	diffFile = "diff"
+	// keepDiffs is how many directories of compiles for a diff stay, in addition to those of other runs. A job for a
+	// diff has at most five compiles on a node.
+	keepDiffs = 10
+	// ComparedFile is the file with the normalised catalog of a compile for a diff. The launcher writes the file at the
+	// gate.
+	ComparedFile = "catalog-diff.json"
+	maxCompared  = 64 << 20 // bytes
+)
+
+// The method `compare` returns the differences between this node's catalogs of two jobs (ADR 0038). Without jobs, the
+// question is only whether this node can compare catalogs.
+func (a *Agent) compare(jobs []tutti.JobID) (*tutti.CatalogDiff, error) {
+	if len(jobs) != 2 {
+		return nil, nil
+	}
+	var catalogs []compare.Catalog
+	for _, job := range jobs {
+		catalog, err := a.catalogOf(job)
+		if err != nil {
+			return nil, err
+		}
+		catalogs = append(catalogs, catalog)
+	}
+	out := compare.Catalogs(catalogs[0], catalogs[1])
+	return &out, nil
+}
+
+// catalogOf returns the catalog of the last compile of a job.
+func (a *Agent) catalogOf(job tutti.JobID) (compare.Catalog, error) {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return compare.Catalog{}, err
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if spec, err := a.opts.Runner.Spec(dir); err != nil || spec.Order.Job != job || !spec.Order.Diff {
+			continue
+		}
+		raw, err := excerpt.Read(filepath.Join(dir, ComparedFile), maxCompared)
+		if errors.Is(err, fs.ErrNotExist) {
+			return compare.Catalog{}, tutti.Errorf(tutti.CodeNotFound, "its last compile of job %s has left no catalog", job)
+		}
+		if err != nil {
+			return compare.Catalog{}, tutti.Wrap("", err, "the catalog of job %s", job)
+		}
+		return compare.Read(raw)
+	}
+	return compare.Catalog{}, tutti.Errorf(tutti.CodeNotFound, "it has no compile of job %s any more", job)
+}
