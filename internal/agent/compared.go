@@ -23,15 +23,15 @@ const (
 	maxCompared  = 64 << 20 // bytes
 )
 
-// The method `compare` returns the differences between this node's catalogs of two jobs (ADR 0038). Without jobs, the
+// The function `compareJobs` returns the differences between this node's catalogs of two jobs (ADR 0038). Without jobs, the
 // question is only whether this node can compare catalogs.
-func (a *Agent) compare(jobs []tutti.JobID) (*tutti.CatalogDiff, error) {
+func compareJobs(a *Agent, jobs []tutti.JobID) (*tutti.CatalogDiff, error) {
 	if len(jobs) != 2 {
 		return nil, nil
 	}
 	var catalogs []compare.Catalog
 	for _, job := range jobs {
-		catalog, err := a.catalogOf(job)
+		catalog, err := catalogOf(a, job)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (a *Agent) compare(jobs []tutti.JobID) (*tutti.CatalogDiff, error) {
 }
 
 // catalogOf returns the catalog of the last compile of a job.
-func (a *Agent) catalogOf(job tutti.JobID) (compare.Catalog, error) {
+func catalogOf(a *Agent, job tutti.JobID) (compare.Catalog, error) {
 	dirs, err := a.runDirs()
 	if err != nil {
 		return compare.Catalog{}, err

@@ -142,7 +142,7 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 		return a.factsFor(q, out)
 	case tutti.RemoteDiff:
 		var err error
-		out.Diff, err = a.compare(q.Jobs)
+		out.Diff, err = compareJobs(a, q.Jobs)
 		return err
 	case tutti.RemoteEnable, tutti.RemoteDisable:
 		if err := a.change(ctx, q, said, out); err != nil {

@@ -125,7 +125,7 @@ func (s *State) Decide(v View) []tutti.Body {
 		switch { // one step at a time, because its events change what other steps decide
 		case len(out) > 0:
 		case j.Diff != nil:
-			out = s.diff(v, j, st)
+			out = diff(s, v, j, st)
 		default:
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
 			out = d.decide()

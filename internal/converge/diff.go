@@ -30,10 +30,10 @@ type comparing struct {
 	out       []tutti.Body
 }
 
-// The method `diff` decides about a job that compiles for a diff. All nodes compile at once, and each run is stopped at
+// The function `diff` decides about a job that compiles for a diff. All nodes compile at once, and each run is stopped at
 // its gate. When all nodes have ended, nodes compile again if the exports of the others have changed what they
 // collect. So no run waits at its gate for another node, and nothing here changes what the fleet needs.
-func (s *State) diff(v View, j *engine.Job, st *engine.Step) []tutti.Body {
+func diff(s *State, v View, j *engine.Job, st *engine.Step) []tutti.Body {
 	c := &comparing{state: s, view: v, job: j, step: st}
 	for _, n := range st.Converge.Only {
 		c.place(n)

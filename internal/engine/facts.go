@@ -68,7 +68,7 @@ func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
 // nil.
 func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
-	last, own := s.Last(node), s.Own(node) // a compile for a diff reports no facts
+	last, own := s.Last(node), Own(s, node) // a compile for a diff reports no facts
 	switch {
 	case r == nil || r.Node != node || r.Foreign != nil || own == nil || s.Active[node] != "":
 		return nil

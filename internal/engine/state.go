@@ -243,7 +243,7 @@ func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served 
 func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
 
 // Own returns the node's last claimed run of any mode, without compiles for a diff. Own returns nil if there is none.
-func (s *State) Own(node tutti.NodeName) *Run { return s.Runs[s.last[node].own] }
+func Own(s *State, node tutti.NodeName) *Run { return s.Runs[s.last[node].own] }
 
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }

@@ -120,7 +120,7 @@ func (v View) node(n *fold.Node) api.NodeView {
 	if j := v.Engine.ExclusiveOn(n.Node); j != nil {
 		out.HeldBy = j.ID
 	}
-	r := v.Engine.Own(n.Node) // a compile for a diff says nothing about the node
+	r := engine.Own(v.Engine, n.Node) // a compile for a diff says nothing about the node
 	if f := v.lastForeign(n.Node, r); f != nil {
 		fillRun(&out, f)
 		out.Foreign, out.Local, out.RunAt = true, f.Foreign.Local, f.Result.StartedAt
