@@ -48,13 +48,13 @@ func newSwiftSite(t *testing.T) *puppetSite {
 
 // TestPuppetServerSwift deploys the example through a Puppet Server. The test deploys once with
 // PuppetDB, and once with the module and without PuppetDB. Between these two deployments, a test
-// lets the module collect exports from PuppetDB. The last case sends reports to PuppetDB.
+// lets the module collect exports from PuppetDB. The first case sends reports and facts to PuppetDB.
 func TestPuppetServerSwift(t *testing.T) {
 	s := newSwiftSite(t)
+	t.Run("reports to PuppetDB", s.reportsToPuppetDB)
 	t.Run("through PuppetDB", s.throughPuppetDB)
 	t.Run("the module over PuppetDB", s.overPuppetDB)
 	t.Run("the module alone", s.withoutPuppetDB)
-	t.Run("reports to PuppetDB", s.reportsToPuppetDB)
 }
 
 // deploySwift copies the code of the example to an environment of the Puppet Server, with data of

@@ -15,6 +15,7 @@ import (
 const reportedFleet = `
 fleet: site
 environment: {name: production, path: ./code}
+inventory: {facts: true}
 groups:
   storage: {nodes: [storage-01]}
 plans:
@@ -88,6 +89,11 @@ end`
 		return out
 	}
 	first := run("one")
+	// Facts that a Puppet Server sends contain `trusted`, and facts of Tutti do not.
+	sh(t, s.server, `
+		until grep -q '"facts": *[1-9]' /var/lib/tutti/server/reports-out/pdb.json; do sleep 0.1; done
+		facts() { ruby -rnet/http -e 'puts Net::HTTP.get(URI("http://localhost:8080/pdb/query/v4/nodes/storage-01/facts/#{ARGV[0]}")).strip' $1; }
+		until facts kernel | grep -q Linux && test "$(facts trusted | tr -d '[:space:]')" = '[]'; do sleep 0.1; done`)
 	look := run("look")
 	got := stored(first, look)
 	events := map[string]string{}

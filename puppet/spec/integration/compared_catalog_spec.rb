@@ -53,6 +53,20 @@ RSpec.describe 'the catalog of a compile for a diff' do
     expect(changed).to eq(['File[/sensitive]'])
   end
 
+  it 'has no secret in tags, numbers and other objects' do
+    leaky = <<~'PUPPET'
+      $pw = unwrap(tutti::value('db/root'))
+      $pin = unwrap(tutti::value('db/pin'))
+      define d($a, $b, $c, $root_pwd) { notify { "in ${title}": } }
+      d { "x-${pw}": a => $pin, b => Binary.new($pw, '%s'), c => URI("http://u:${pw}@h/"), root_pwd => 'opened-secret-2', tag => $pw.capitalize }
+    PUPPET
+    text = compiled(leaky) { |run| run.agent.sealed['db/pin'] = 71_829_345 }
+    resource = JSON.parse(text)['resources']['D[x-[redacted]]']
+    expect(resource['hidden'].keys).to include('a', 'b', 'c', 'root_pwd', 'tag')
+    expect(resource['tags']).to include('[redacted]')
+    expect(text.downcase).not_to match(/opened-secret|71829345|#{['opened-secret'].pack('m0').downcase}/)
+  end
+
   it 'is not written by other runs' do
     expect(compiled('notify { "x": }', diff: false)).to be_nil
     expect(compiled('notify { "x": }', mode: 'noop')).to be_nil

@@ -15,8 +15,6 @@ module PuppetX
     module ComparedCatalog
       # The file in the run's directory.
       FILE = 'catalog-diff.json'
-      # Matches the names of parameters whose values are often secrets in clear text.
-      SECRET = /passw|passphrase|secret|token|credential|private_?key|api_?key|auth_?key/i.freeze
 
       class << self
         # @param order [Order]
@@ -43,7 +41,8 @@ module PuppetX
           unshown = clear.select { |name, data| secret?(resource, name, data) }
           hidden = unshown.transform_values { |data| digest(data, key) }
           sensitive.each { |name| hidden[name] = digest(RichData.encode(resource[name.to_sym]), key) }
-          { 'exported' => resource.exported ? true : false, 'tags' => resource.tags.to_a.map(&:to_s).sort,
+          tags = resource.tags.to_a.map { |tag| Redaction.known?(tag.to_s) ? Redaction::REPLACEMENT : tag.to_s }
+          { 'exported' => resource.exported ? true : false, 'tags' => tags.sort,
             'parameters' => clear.reject { |name, _| hidden.key?(name) }.transform_values { |data| text(data) }, 'hidden' => hidden }
         end
 
@@ -54,24 +53,25 @@ module PuppetX
 
         # Returns whether a value may be a secret although it is not Sensitive.
         def secret?(resource, name, data)
-          SECRET.match?(name) || names_secret?(data) || opened?(data) ||
+          Redaction::NAMES.match?(name) || names_secret?(data) || opened?(data) ||
             (name == 'content' && resource.type == 'File' && resource[:show_diff].to_s == 'false')
         end
 
         def names_secret?(data)
           case data
-          when Hash then data.any? { |name, item| SECRET.match?(name.to_s) || names_secret?(item) }
+          when Hash then data.any? { |name, item| Redaction::NAMES.match?(name.to_s) || names_secret?(item) }
           when Array then data.any? { |item| names_secret?(item) }
           else false
           end
         end
 
-        # Returns whether a value contains the text of a secret that this run has opened.
+        # Returns whether a value contains the text of a secret that this run has opened. Nobody searches a Binary, which
+        # has another form here.
         def opened?(data)
           case data
-          when Hash then data.any? { |name, item| opened?(name) || opened?(item) }
+          when Hash then data['__ptype'] == 'Binary' || data.any? { |name, item| opened?(name) || opened?(item) }
           when Array then data.any? { |item| opened?(item) }
-          when String then Redaction.of(data) != data
+          when String, Numeric then Redaction.known?(data.to_s)
           else false
           end
         end

@@ -11,15 +11,9 @@ module PuppetX
     module HeldCatalog
       # The file in the run's directory. The agent sends the file to the server.
       FILE = 'catalog-held.json'
-      # Matches the names of parameters whose values are often secrets in clear text.
-      SECRET = /
-        pass(?!enger|ive|thr) | pwd | pw\z | (\A|_)pw(_|\z) | secret | token | credential | (\A|_)creds?(_|\z) | psk | preshared | cookie | salt |
-        (\A|_)pin(_|\z) | (private|api|auth|access|encryption|shared|signing|session|master|host|ssl|tls)_?key
-      /ix.freeze
       # These parameters hold the text of files, as in the types File and Concat::Fragment. Such a text may contain
       # secrets, and nobody searches for it.
       TEXTS = %w[content].freeze
-      HIDDEN = '[redacted]'
 
       class << self
         # @param dir [String] the run's directory
@@ -45,14 +39,14 @@ module PuppetX
 
         def title(text)
           clear = Redaction.of(text)
-          Redaction.known?(clear) ? HIDDEN : clear
+          Redaction.known?(clear) ? Redaction::REPLACEMENT : clear
         end
 
         # @return [Array(Hash, Array<String>)] the clear parameters, and the names of the hidden ones
         def parameters(resource)
           secret = resource.sensitive_parameters.map(&:to_s) + TEXTS
           all = resource.to_hash.reject { |_, value| value.nil? || value == :undef }.transform_keys(&:to_s)
-          clear = all.reject { |name, _| secret.include?(name) || SECRET.match?(name) }.transform_values { |value| plain(value) }
+          clear = all.reject { |name, _| secret.include?(name) || Redaction::NAMES.match?(name) }.transform_values { |value| plain(value) }
           clear.reject! { |_, value| hides?(value) }
           [clear, all.keys - clear.keys]
         end
@@ -60,7 +54,7 @@ module PuppetX
         # Returns whether a plain value contains a secret, or something that is not plain, at any depth.
         def hides?(value)
           case value
-          when Hash then value.any? { |key, item| SECRET.match?(key) || hides?(key) || hides?(item) }
+          when Hash then value.any? { |key, item| Redaction::NAMES.match?(key) || hides?(key) || hides?(item) }
           when Array then value.any? { |item| hides?(item) }
           when String then Redaction.known?(value)
           when Numeric then Redaction.known?(value.to_s)

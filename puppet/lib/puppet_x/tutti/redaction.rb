@@ -12,6 +12,11 @@ module PuppetX
       # Shorter secrets may be ordinary words, which would then be removed from every message.
       LEAST = 6
       REPLACEMENT = '[redacted]'
+      # Matches the names of parameters whose values are often secrets in clear text.
+      NAMES = /
+        pass(?!enger|ive|thr) | pwd | pw\z | (\A|_)pw(_|\z) | secret | token | credential | (\A|_)creds?(_|\z) | psk | preshared | cookie | salt |
+        (\A|_)pin(_|\z) | (private|api|auth|access|encryption|shared|signing|session|master|host|ssl|tls)_?key
+      /ix.freeze
 
       class << self
         # @param value [Object] the clear value of a secret
