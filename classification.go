@@ -21,12 +21,13 @@ type Classification struct {
 const MaxClassification = 64 << 10
 
 var (
-	classRE    = regexp.MustCompile(`^(::)?[a-z][a-z0-9_]*(::[a-z][a-z0-9_]*)*$`)
+	classRE    = regexp.MustCompile(`^[a-z][a-z0-9_]*(::[a-z][a-z0-9_]*)*$`)
 	variableRE = regexp.MustCompile(`^[a-z_][a-zA-Z0-9_]*$`)
 )
 
 // reservedVariables are variables that Puppet sets itself.
-var reservedVariables = []string{"trusted", "facts", "server_facts", "environment", "title", "name", "clientcert", "clientversion"}
+var reservedVariables = []string{"trusted", "facts", "server_facts", "environment", "title", "name", "clientcert", "clientversion",
+	"module_name", "caller_module_name", "servername", "serverip", "serverversion"}
 
 // Validate refuses what Puppet could not declare, and what would replace a variable that Puppet sets itself.
 func (c Classification) Validate() error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -115,6 +116,12 @@ func duration(n *yaml.Node, least, most time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
+// The function `trusted` reports whether a file belongs to root or to the server's user.
+func trusted(info os.FileInfo) bool {
+	st, is := info.Sys().(*syscall.Stat_t)
+	return is && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
+}
+
 // The function `unfit` says why a script cannot or must not run. Who may change the script acts as the server's user, so
 // only its owner may have this right.
 func unfit(command string) string {
@@ -127,6 +134,8 @@ func unfit(command string) string {
 		return "cannot be read: " + err.Error()
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return "is not a file that can be executed: chmod +x"
+	case !trusted(info):
+		return "belongs to another user, who could change what the server runs: chown root"
 	case info.Mode()&0o022 != 0:
 		return fmt.Sprintf("has mode %04o, so others could change what the server runs: chmod go-w", info.Mode().Perm())
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -27,6 +29,9 @@ const killAfter = 2 * time.Second
 
 // Ask runs the script for one node, as `node_terminus = exec` of Puppet does.
 func (c Config) Ask(ctx context.Context, node tutti.NodeName) (tutti.Classification, error) {
+	if problem := unfit(c.Command); problem != "" {
+		return tutti.Classification{}, tutti.Errorf(tutti.CodeUnavailable, "%s %s", c.Command, problem)
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Command, string(node))
@@ -82,68 +87,94 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // Parse reads the output of the script: classes as a list or a hash, parameters, and environment. Puppet ignores other
-// keys, and so does Parse. An empty output is no answer.
+// keys beside these, and so does Parse. An empty output, and a hash that has only other keys, is no answer.
 func Parse(raw []byte) (tutti.Classification, error) {
 	var out tutti.Classification
-	var in struct {
-		Classes     yaml.Node      `yaml:"classes"`
-		Parameters  map[string]any `yaml:"parameters"`
-		Environment string         `yaml:"environment"`
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return out, tutti.Errorf(tutti.CodeInvalid, "this is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
-		return out, tutti.Errorf(tutti.CodeInvalid, "it must be a YAML hash with classes, parameters or environment")
-	}
-	if err := doc.Decode(&in); err != nil {
+	in, err := read(raw)
+	if err != nil {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	out.Environment = in.Environment
-	var err error
-	if out.Classes, err = classes(&in.Classes); err != nil {
+	known := 0
+	for _, key := range []string{"classes", "parameters", "environment"} {
+		if _, is := in[key]; is {
+			known++
+		}
+	}
+	if known == 0 && len(in) > 0 {
+		return out, tutti.Errorf(tutti.CodeInvalid, "it must be a YAML hash with classes, parameters or environment, and has only other keys")
+	}
+	switch name := in["environment"].(type) {
+	case nil:
+	case string:
+		out.Environment = name
+	default:
+		return out, tutti.Errorf(tutti.CodeInvalid, "environment: %v is not a text", name)
+	}
+	if out.Classes, err = classes(in["classes"]); err != nil {
 		return out, err
 	}
-	for name, value := range in.Parameters {
-		encoded, err := json.Marshal(value)
-		if err != nil {
-			return out, tutti.Errorf(tutti.CodeInvalid, "parameters: %q cannot be a value of Puppet: %s", name, err.Error())
+	switch parameters := in["parameters"].(type) {
+	case nil:
+	case map[string]any:
+		out.Parameters = map[string]json.RawMessage{}
+		for name, value := range parameters {
+			if out.Parameters[name], err = json.Marshal(value); err != nil {
+				return out, tutti.Wrap(tutti.CodeInvalid, err, "parameters: %s", name)
+			}
 		}
-		if out.Parameters == nil {
-			out.Parameters = map[string]json.RawMessage{}
-		}
-		out.Parameters[name] = encoded
+	default:
+		return out, tutti.Errorf(tutti.CodeInvalid, "parameters: must be a hash")
 	}
 	return out, out.Validate()
 }
 
-func classes(n *yaml.Node) (map[string]json.RawMessage, error) {
+// The function `read` reads one document with a hash.
+func read(raw []byte) (map[string]any, error) {
+	from := yaml.NewDecoder(bytes.NewReader(raw))
+	var doc, more yaml.Node
+	if err := from.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("this is no YAML: %w", err)
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("it must be a YAML hash with classes, parameters or environment")
+	}
+	if err := from.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("a second YAML document follows: print one")
+	}
+	return (&decoder{}).mapping(doc.Content[0])
+}
+
+// The function `classes` returns classes by the names that Puppet gives them, with their parameters or null.
+func classes(in any) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
-	switch {
-	case n.Kind == 0 || n.ShortTag() == "!!null":
-	case n.Kind == yaml.SequenceNode:
-		var names []string
-		if err := n.Decode(&names); err != nil {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "classes: a list must have names only")
+	add := func(name string, parameters any) error {
+		encoded, err := json.Marshal(parameters)
+		if err != nil {
+			return tutti.Wrap(tutti.CodeInvalid, err, "classes: the parameters of %s", name)
 		}
-		for _, name := range names {
-			out[name] = json.RawMessage("null")
+		if string(encoded) == "{}" { // like a class without parameters
+			encoded = json.RawMessage("null")
 		}
-	case n.Kind == yaml.MappingNode:
-		var with map[string]any
-		if err := n.Decode(&with); err != nil {
-			return nil, tutti.Errorf(tutti.CodeInvalid, "classes: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-		}
-		for name, parameters := range with {
-			encoded, err := json.Marshal(parameters)
-			if err != nil {
-				return nil, tutti.Errorf(tutti.CodeInvalid, "classes: the parameters of %s cannot be values of Puppet: %s", name, err.Error())
+		out[strings.ToLower(strings.TrimPrefix(name, "::"))] = encoded
+		return nil
+	}
+	switch in := in.(type) {
+	case nil:
+	case []any:
+		for _, item := range in {
+			name, is := item.(string)
+			if !is {
+				return nil, tutti.Errorf(tutti.CodeInvalid, "classes: a list must have names only")
 			}
-			if string(encoded) == "{}" { // like a class without parameters
-				encoded = json.RawMessage("null")
+			if err := add(name, nil); err != nil {
+				return nil, err
 			}
-			out[name] = encoded
+		}
+	case map[string]any:
+		for name, parameters := range in {
+			if err := add(name, parameters); err != nil {
+				return nil, err
+			}
 		}
 	default:
 		return nil, tutti.Errorf(tutti.CodeInvalid, "classes: must be a list or a hash")

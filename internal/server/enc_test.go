@@ -218,3 +218,40 @@ func TestAnAnswerOfTheENCWakesTheNode(t *testing.T) {
 		t.Errorf("the node got no order after the answer; %d runs were wanted", ours())
 	})
 }
+
+// TestAnEnvironmentWithoutCodeStopsOnlyItsNode: the ENC gives one node an environment that nobody has pushed. The converge of
+// the other nodes goes on, and names the node.
+func TestAnEnvironmentWithoutCodeStopsOnlyItsNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t, func(o *server.Options) { o.ENC = true })
+		bad, good := f.Join("bad-01"), f.Join("good-01")
+		f.PushSite("notify { 'production': }")
+		setFleet(t, f, "fleet: shop\nenvironment: {name: production, enc: true}\n")
+		out := encFixture{branches: branches{Fleet: f}}
+		out.classify(t, "bad-01", tutti.Classification{Environment: "nosuch"})
+		out.classify(t, "good-01", tutti.Classification{})
+		id, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := false
+		for range 600 {
+			if o := bad.Claim(); o != nil {
+				t.Fatalf("the node without code was given %+v", *o)
+			}
+			if o := good.Claim(); o != nil {
+				ran = true
+				good.Gate(wire.Gate{Run: o.Run})
+				good.Finish(o.Run)
+			}
+			time.Sleep(time.Second)
+		}
+		if !ran {
+			t.Error("the other node did not run")
+		}
+		jobs, err := f.ListJobs(servertest.Operator())
+		if err != nil || len(jobs) != 1 || jobs[0].Job != id || jobs[0].EndedAt.IsZero() || jobs[0].Verdict == tutti.VerdictConverged || !strings.Contains(jobs[0].Message, "bad-01") {
+			t.Errorf("%+v, %v", jobs, err)
+		}
+	})
+}

@@ -125,12 +125,22 @@ func (tx *tx) hasCode(job *tutti.JobStarted) error {
 			switch environment := cmp.Or(options.Environment, usual.Environment, job.Env); {
 			case environment == "":
 				return tutti.Errorf(tutti.CodeInvalid, "%s runs by `puppet apply`, and the fleet file has no environment; add one, or say mode: agent", n)
+			case tx.Registry.Code[environment].Code == "" && st.Kind() == tutti.StepConverge && tx.byENC(n, environment):
+				continue // an answer of the ENC about one node must not stop the others; the node does not run
+			case tx.Registry.Code[environment].Code == "" && tx.byENC(n, environment):
+				return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q, which the ENC gives to %s; add it to the fleet file and push it, or correct the ENC", environment, n)
 			case tx.Registry.Code[environment].Code == "":
 				return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q, which %s uses; push it with: tutti code push", environment, n)
 			}
 		}
 	}
 	return nil
+}
+
+// byENC reports whether the ENC has named the environment of a node.
+func (tx *tx) byENC(node tutti.NodeName, environment string) bool {
+	n := tx.Registry.Nodes[node]
+	return n != nil && n.Classified != nil && n.Classified.Environment == environment && tx.Fleet().Environment.ENC
 }
 
 // The method `plan` returns the plan of a job, and the nodes of its steps.
