@@ -63,7 +63,10 @@ were compared.`,
 			if strings.HasPrefix(codes, "../") || !ranged || a == b {
 				a, b, ranged = cutCodes(codes)
 			}
-			if !ranged || a == b {
+			if ranged && a == b {
+				return tutti.Errorf(tutti.CodeInvalid, "--code %q names the same code twice", codes)
+			}
+			if !ranged {
 				return tutti.Errorf(tutti.CodeInvalid, "--code %q: write A..B with two codes, for example ..code", codes)
 			}
 			if d.wait <= 0 || d.wait > tutti.MaxCompileFor/2 {
@@ -189,10 +192,32 @@ func (d *diffRun) says(a api.NodeAnswer) bool {
 	return a.Verdict == tutti.RemoteOK
 }
 
+// otherDiff is how long the command waits before it asks again whether another diff has ended.
+const otherDiff = time.Second
+
+// The method `start` starts a job. Diffs take turns, so it waits for the end of another one.
+func (d *diffRun) start(ctx context.Context, cmd *cobra.Command, side DiffSide) (tutti.JobID, error) {
+	in := api.StartJob{Mode: tutti.ModeCompile, Diff: &api.NodeDiff{Nodes: d.names, Limit: d.limit, Code: side.Code}}
+	for said := false; ; said = true {
+		id, err := d.server.StartJob(ctx, in)
+		if tutti.CodeOf(err) != tutti.CodeUnavailable {
+			return id, err
+		}
+		if !said {
+			printLine(cmd.ErrOrStderr(), "waiting: %s\n", err)
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-time.After(otherDiff):
+		}
+	}
+}
+
 // The method `compile` lets the nodes compile one code, and waits for the end. If the command ends earlier, it cancels
 // the job, because nobody would see the result.
 func (d *diffRun) compile(ctx context.Context, cmd *cobra.Command, side DiffSide) (*engine.Job, error) {
-	id, err := d.server.StartJob(ctx, api.StartJob{Mode: tutti.ModeCompile, Diff: &api.NodeDiff{Nodes: d.names, Limit: d.limit, Code: side.Code}})
+	id, err := d.start(ctx, cmd, side)
 	if err != nil {
 		return nil, err
 	}

@@ -228,3 +228,23 @@ func TestTheCodeOfADiffStaysUntilItsEnd(t *testing.T) {
 		wants("after the job", false)
 	})
 }
+
+// TestDiffsTakeTurns: while one diff is going on, nobody starts another one. Otherwise the two would let the same node
+// compile again, and one of them would end the other's run.
+func TestDiffsTakeTurns(t *testing.T) {
+	f := servertest.Start(t)
+	one := f.Join("web-01")
+	f.Join("web-02")
+	f.Push(diffFleet)
+	one.Claim() // the node is connected
+	first, err := f.StartDiff("notify { 'a': }", "web-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.StartDiff("notify { 'b': }", "web-01")
+	wantCode(t, err, tutti.CodeUnavailable, "job "+string(first)+" compiles for another diff")
+	compiles(t, one, "a", nil)
+	if _, err := f.StartDiff("notify { 'b': }", "web-01"); err != nil {
+		t.Errorf("after the end of the first diff: %v", err)
+	}
+}

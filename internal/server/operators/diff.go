@@ -50,12 +50,25 @@ func (s *Operators) startDiff(ctx context.Context, in api.StartJob) (tutti.JobID
 		if _, err := s.Opts.Identity.Compile(tx.Registry.Trust, diff.Code); err != nil {
 			return err
 		}
+		if other := tx.openDiff(); other != "" {
+			return tutti.Errorf(tutti.CodeUnavailable, "job %s compiles for another diff: wait for its end, or cancel it with: tutti job cancel %s", other, other)
+		}
 		tx.leaveOut(body)
 		id = tx.Engine.NextJob(body.Plan.Name)
 		body.Job = id
 		tx.Emit(tutti.Actor(ctx), body)
 		return nil
 	})
+}
+
+// openDiff returns a job for a diff that has not ended. Diffs take turns, because each of them may let a node compile again.
+func (tx *tx) openDiff() tutti.JobID {
+	for _, id := range slices.Backward(tx.Engine.Order) {
+		if j := tx.Engine.Jobs[id]; j.Diff != nil && !j.Ended() {
+			return id
+		}
+	}
+	return ""
 }
 
 // storeDiff checks the code of a diff, and stores its manifest. All files must be on the server already.
