@@ -61,6 +61,7 @@ type fleet struct {
 const fleetFile = `
 fleet: attack
 environment: {name: production, path: ./code}
+inventory: {facts: true}
 groups:
   honest: {nodes: [node-01, node-02]}
   victims: {nodes: [taken]}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
@@ -89,6 +90,9 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"facts after another node's run", wire.OpFacts, tutti.FactsSeen{Run: theirs, Facts: tutti.DigestOf(nil)}, refused, speak},
 		{"facts with names of no end", wire.OpFacts, tutti.FactsSeen{Run: own.Run, Facts: tutti.DigestOf(nil), Changed: []string{long}}, invalid, ""},
 		{"a foreign run under the id of another node's, without a report", wire.OpForeign, tutti.Foreign{Result: result(theirs)}, invalid, ""},
+		{"facts of another node's run", wire.OpInventory, inventory(tutti.InventoryFacts, theirs), refused, speak},
+		{"a catalog that the fleet file does not ask for", wire.OpInventory, inventory(tutti.InventoryCatalog, run), refused, ""},
+		{"a part that is a path", wire.OpInventory, inventory(tutti.InventoryPart(up), run), invalid, ""},
 		{"the result of another node's run", wire.OpResult, result(theirs), refused, speak},
 		{"the result of a run that is no UUID", wire.OpResult, result(tutti.RunID(up)), invalid, ""},
 		{"an outcome that is none", wire.OpResult, res(func(r *tutti.Result) { r.Outcome = "glorious" }), invalid, ""},
@@ -125,6 +129,11 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"how a node stands that is no report", wire.OpLease, "enabled", invalid, ""},
 		{"an operation that is none", "shutdown", nil, invalid, ""},
 	}
+}
+
+// inventory is a part of a node's inventory that the node has left out.
+func inventory(part tutti.InventoryPart, run tutti.RunID) wire.Inventory {
+	return wire.Inventory{Part: part, Held: tutti.Held{State: tutti.DigestOf(nil), Left: "too large", At: time.Now(), Run: run}}
 }
 
 // TestLies lets a compromised node lie in every field that it can send.
