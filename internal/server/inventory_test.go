@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,8 +112,15 @@ func TestTheServerHoldsTheLastInventory(t *testing.T) {
 
 func TestAHostileInventory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var full error
-		p := startPast(t, func(o *server.Options) { o.Space = func() error { return full } })
+		var full atomic.Bool
+		p := startPast(t, func(o *server.Options) {
+			o.Space = func() error {
+				if full.Load() {
+					return tutti.Errorf(tutti.CodeUnavailable, "the disk is full")
+				}
+				return nil
+			}
+		})
 		p.Push(holdsAll)
 		web := p.Join("web-01")
 		p.Join("db-02")
@@ -139,9 +147,9 @@ func TestAHostileInventory(t *testing.T) {
 		}
 		large := string(make([]byte, tutti.MaxFactsBlob+1))
 		wantCode(t, hold(t, web, tutti.InventoryFacts, large), tutti.CodeInvalid, "at most")
-		full = tutti.Errorf(tutti.CodeUnavailable, "the disk is full")
+		full.Store(true)
 		wantCode(t, hold(t, web, tutti.InventoryFacts, "x"), tutti.CodeUnavailable, "the disk is full")
-		full = nil
+		full.Store(false)
 
 		var err error // the bytes of an hour
 		for i := range 20 {
