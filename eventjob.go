@@ -50,8 +50,11 @@ func (*JobStarted) Kind() string { return "job.started" }
 // ID implements Body.
 func (b *JobStarted) ID() string { return string(b.Job) }
 
-// Uses returns all code that the job may order.
+// Uses returns all pushed code that the job may order. A job for a diff uses none, because it has its code itself.
 func (b *JobStarted) Uses() []Digest {
+	if b.Diff != nil {
+		return nil
+	}
 	return append(slices.Collect(maps.Values(b.Codes)), b.Code)
 }
 

@@ -257,6 +257,40 @@ func TestASnapshotIsTheLog(t *testing.T) {
 	}
 }
 
+// TestASnapshotBelowADiff checks a snapshot where a job for a diff compiles old code, and the last job that ordered this
+// code was retired later.
+func TestASnapshotBelowADiff(t *testing.T) {
+	f := servertest.Start(t, func(o *server.Options) { o.Keep = engine.Keep{Jobs: 2, Runs: 3} })
+	a := &anything{Fleet: f}
+	a.join("db-01", time.Hour)
+	f.Push(anyFleet)
+	plan := func() {
+		t.Helper()
+		id, err := f.StartJob(servertest.Operator(), api.StartJob{Plan: "one", Mode: tutti.ModeApply})
+		if err == nil {
+			err = f.CancelJob(servertest.Operator(), api.CancelJob{Job: id})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.PushSite("a")
+	plan()
+	f.PushSite("b")
+	if _, err := f.StartDiff("a", "db-01"); err != nil { // ends at once, because no agent is there
+		t.Fatal(err)
+	}
+	plan()
+
+	events := f.Events()
+	if !slices.ContainsFunc(events, func(e tutti.Event) bool { return e.Body.Kind() == "job.retired" }) {
+		t.Fatalf("no job was retired: %v", describeAll(events))
+	}
+	if diff := server.Fold(events).Diff(server.Fold(needed(events)), events[len(events)-1].At); diff != "" {
+		t.Errorf("-whole +from the snapshot\n%s", diff)
+	}
+}
+
 func describeAll(events []tutti.Event) []string {
 	var out []string
 	for _, e := range events {
