@@ -83,6 +83,15 @@ type CodeProblem struct {
 	Message string       `json:"message"`
 }
 
+// MaxCodeProblems bounds the problems in one answer of a node.
+const MaxCodeProblems = 200
+
+// CodeChecked is what a node says about code that it has compiled and never applies.
+type CodeChecked struct {
+	Problems []CodeProblem `json:"problems"`       // the errors come first
+	Left     int           `json:"left,omitempty"` // how many more problems there are
+}
+
 // ProblemLevel says how bad a problem is.
 type ProblemLevel string
 

@@ -22,15 +22,28 @@ const (
 	RemoteSummary  RemoteAction = "last_run_summary"
 	RemoteResource RemoteAction = "resource"
 	RemoteFacts    RemoteAction = "facts"
-	RemoteDiff     RemoteAction = "diff" // compare the catalogs of two compiles (ADR 0038)
+	RemoteDiff     RemoteAction = "diff"  // compare the catalogs of two compiles (ADR 0038)
+	RemoteCheck    RemoteAction = "check" // check the code of such a compile, as `tutti code check` does
 )
 
 // RemoteActions are all actions, sorted.
-var RemoteActions = []RemoteAction{RemoteDiff, RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
+var RemoteActions = []RemoteAction{RemoteCheck, RemoteDiff, RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
 
 // Effect reports whether the action changes something on the node. An action with an effect is done
 // at most once.
 func (a RemoteAction) Effect() bool { return a == RemoteEnable || a == RemoteDisable }
+
+// Jobs returns how many jobs the action is about.
+func (a RemoteAction) Jobs() int {
+	switch a {
+	case RemoteDiff:
+		return 2
+	case RemoteCheck:
+		return 1
+	default:
+		return 0
+	}
+}
 
 // Limits of a question.
 const (
@@ -62,6 +75,7 @@ type RemoteAnswer struct {
 	Resource json.RawMessage `json:"resource,omitempty"`
 	Facts    json.RawMessage `json:"facts,omitempty"`
 	Diff     *CatalogDiff    `json:"diff,omitempty"`
+	Check    *CodeChecked    `json:"check,omitempty"`
 }
 
 // PuppetStatus is the state of a node's Puppet. Status is the first of these words that is true: `disabled`, `applying
@@ -157,8 +171,8 @@ func (r RemoteRequest) Validate() error {
 		return Wrap(CodeInvalid, r.Unknown, "a question of a later release")
 	case !slices.Contains(RemoteActions, r.Action):
 		return Errorf(CodeInvalid, "action %q: this release knows %s", string(r.Action), JoinWords(RemoteActions))
-	case len(r.Jobs) != 0 && (r.Action != RemoteDiff || len(r.Jobs) != 2):
-		return Errorf(CodeInvalid, "%s with %d jobs: only diff takes jobs, and always two", r.Action, len(r.Jobs))
+	case len(r.Jobs) != 0 && len(r.Jobs) != r.Action.Jobs():
+		return Errorf(CodeInvalid, "%s with %d jobs: diff takes two jobs, check takes one, and the others none", r.Action, len(r.Jobs))
 	case len(r.Message) > MaxRemoteMessage:
 		return Errorf(CodeInvalid, "a message of %d bytes, at most %d", len(r.Message), MaxRemoteMessage)
 	case strings.ContainsFunc(r.Message, unicode.IsControl):

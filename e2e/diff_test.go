@@ -49,15 +49,19 @@ func TestDiff(t *testing.T) {
 	}
 	before := sh(t, host(t, "node-01"), "cat "+diffFile+"; readlink /var/lib/tutti/agent/environments/production")
 	other := write(t, diffFleet, site("new", "node 'node-02' { @@notify { 'exported': } }\n"), module("new"))
-	diff := func(codes string) (string, int) {
+	command := func(args ...string) (string, int) {
 		t.Helper()
 		root, out := cli.NewRoot(app.Commands()), &bytes.Buffer{}
 		root.SetOut(out)
 		root.SetErr(t.Output())
-		root.SetArgs([]string{"diff", "--code", codes, "--on", `node in ["node-01", "node-02"]`, "--operator", fleet.Conn.OperatorDir, "--server", fleet.Conn.Server})
+		root.SetArgs(append(args, "--operator", fleet.Conn.OperatorDir, "--server", fleet.Conn.Server))
 		err := root.ExecuteContext(t.Context())
 		t.Logf("%s\n%v", out, err)
 		return out.String(), cli.ExitCode(err)
+	}
+	diff := func(codes string) (string, int) {
+		t.Helper()
+		return command("diff", "--code", codes, "--on", `node in ["node-01", "node-02"]`)
 	}
 	if out, code := diff("production.." + filepath.Join(other, "code")); code != cli.ExitDiffers {
 		t.Errorf("exit code %d", code)
@@ -77,6 +81,16 @@ func TestDiff(t *testing.T) {
 	}
 	if out, code := diff("..production"); code != cli.ExitOK {
 		t.Errorf("the same code: exit code %d: %s", code, out)
+	}
+	wrong := write(t, diffFleet, site("new", "class { 'nowhere': }\n"), map[string]string{"modules/m/manifests/init.pp": "class m {\n"})
+	for dir, want := range map[string]string{
+		other: "No errors, 0 warnings.\n",
+		wrong: "manifests/site.pp:8: error: nothing defines the class nowhere",
+	} {
+		out, code := command("code", "check", "--node", "node-01", "--path", filepath.Join(dir, "code"), "--environment", "production")
+		if !strings.Contains(out, want) || dir == wrong && (code != 2 || !strings.Contains(out, "modules/m/manifests/init.pp")) || dir == other && code != cli.ExitOK {
+			t.Errorf("code check: exit code %d: %s", code, out)
+		}
 	}
 	if after := sh(t, host(t, "node-01"), "cat "+diffFile+"; readlink /var/lib/tutti/agent/environments/production"); after != before {
 		t.Errorf("after the diff: %s\nwant %s", after, before)

@@ -30,6 +30,7 @@ import (
 //	NODE exports TYPE COUNT
 //	NODE report BYTES        how long the report is at least
 //	NODE compile-error MESSAGE
+//	NODE wrong LEVEL MESSAGE    a problem, only for a check of code
 //	NODE notify TITLE MESSAGE   a resource, only for a diff
 //	NODE secret TITLE MESSAGE   a resource whose message is a secret, only for a diff
 //	NODE publish KEY JSON    when it applies
@@ -48,6 +49,16 @@ func fakeRuby() {
 		fmt.Printf("user:\n  %s:\n    ensure: present\n    uid: 0\n", os.Args[len(os.Args)-1])
 		return
 	}
+	if len(os.Args) > 2 && os.Args[2] == "config" {
+		return // the fake has no modules
+	}
+	if len(os.Args) > 3 && os.Args[2] == "--check" {
+		if err := fakeCheck(os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 2 && os.Args[len(os.Args)-2] == "--facts" {
 		return // the fake has no facts that change
 	}
@@ -57,6 +68,25 @@ func fakeRuby() {
 		os.Exit(1)
 	}
 	os.Exit(r.exit)
+}
+
+// fakeCheck plays puppet-tutti --check.
+func fakeCheck(dir string) error {
+	const name = "manifests/site.pp"
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	out, number := json.NewEncoder(os.Stdout), 0
+	for line := range strings.Lines(string(raw)) {
+		number++
+		if words := strings.SplitN(strings.TrimSpace(line), " ", 4); len(words) == 4 && words[1] == "wrong" {
+			if err := out.Encode(ask{"level": words[2], "file": name, "line": number, "message": words[3]}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 type fakeRun struct {

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -43,22 +45,53 @@ func compareJobs(a *Agent, jobs []tutti.JobID) (*tutti.CatalogDiff, error) {
 
 // catalogOf returns the catalog of the last compile of a job.
 func catalogOf(a *Agent, job tutti.JobID) (compare.Catalog, error) {
-	dirs, err := a.runDirs()
+	dir, _, err := compileOf(a, job)
 	if err != nil {
 		return compare.Catalog{}, err
 	}
-	for _, dir := range slices.Backward(dirs) {
-		if spec, err := a.opts.Runner.Spec(dir); err != nil || spec.Order.Job != job || !spec.Order.Diff {
-			continue
-		}
-		raw, err := excerpt.Read(filepath.Join(dir, ComparedFile), maxCompared)
-		if errors.Is(err, fs.ErrNotExist) {
-			return compare.Catalog{}, tutti.Errorf(tutti.CodeNotFound, "its last compile of job %s has left no catalog", job)
-		}
-		if err != nil {
-			return compare.Catalog{}, tutti.Wrap("", err, "the catalog of job %s", job)
-		}
-		return compare.Read(raw)
+	raw, err := excerpt.Read(filepath.Join(dir, ComparedFile), maxCompared)
+	if errors.Is(err, fs.ErrNotExist) {
+		return compare.Catalog{}, tutti.Errorf(tutti.CodeNotFound, "its last compile of job %s has left no catalog", job)
 	}
-	return compare.Catalog{}, tutti.Errorf(tutti.CodeNotFound, "it has no compile of job %s any more", job)
+	if err != nil {
+		return compare.Catalog{}, tutti.Wrap("", err, "the catalog of job %s", job)
+	}
+	return compare.Read(raw)
+}
+
+// compileOf returns the directory and the order of the last compile of a job for a diff.
+func compileOf(a *Agent, job tutti.JobID) (string, tutti.Order, error) {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return "", tutti.Order{}, err
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if spec, err := a.opts.Runner.Spec(dir); err == nil && spec.Order.Job == job && spec.Order.Diff {
+			return dir, spec.Order, nil
+		}
+	}
+	return "", tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "it has no compile of job %s any more", job)
+}
+
+// The function `checkJob` checks the code that a job has compiled here. Without a job, the question is only whether this
+// node can check code. The code is on this node only with a signed permission to compile it, so its types may be loaded.
+func checkJob(ctx context.Context, a *Agent, jobs []tutti.JobID) (*tutti.CodeChecked, error) {
+	if len(jobs) != 1 {
+		return nil, nil
+	}
+	dir, order, err := compileOf(a, jobs[0])
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.opts.Local.Check(ctx, dir, a.code.tree(order.Code))
+	if !a.code.intact(order.Code) { // also if an order for other code has removed the tree during the check
+		return nil, tutti.Errorf(tutti.CodeNotFound, "it does not have the code of job %s any more", jobs[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(found, func(x, y tutti.CodeProblem) int { return cmp.Compare(x.Level, y.Level) }) // "error" comes first
+	out := tutti.CodeChecked{Problems: found[:min(len(found), tutti.MaxCodeProblems)]}
+	out.Left = len(found) - len(out.Problems)
+	return &out, nil
 }

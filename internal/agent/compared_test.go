@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
@@ -71,6 +73,29 @@ func TestADiffsCodeStaysApart(t *testing.T) {
 	}
 	if a := l.ask(api.NodesQuestion{Action: tutti.RemoteDiff, Jobs: []tutti.JobID{jobs[0], "diff-99"}}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "diff-99") {
 		t.Errorf("a job that the node does not have: %+v", a)
+	}
+	checked := func(question api.NodesQuestion) api.NodeAnswer {
+		question.Action = tutti.RemoteCheck
+		return l.ask(question)
+	}
+	want := &tutti.CodeChecked{Problems: []tutti.CodeProblem{
+		{Level: tutti.ProblemError, File: servertest.CodePath, Line: 2, Message: "# two"}, {Level: tutti.ProblemWarning, File: servertest.CodePath, Line: 1, Message: "# two"},
+	}}
+	if diff := cmp.Diff(want, checked(api.NodesQuestion{Jobs: jobs[1:]}).Check); diff != "" {
+		t.Errorf("a check of the code: -want +got\n%s", diff)
+	}
+	if a := checked(api.NodesQuestion{}); a.Verdict != tutti.RemoteOK || a.Check != nil {
+		t.Errorf("whether it can check code: %+v", a)
+	}
+	tree, err := os.Readlink(filepath.Join(l.dir, "diff", "production"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "diff", tree, servertest.CodePath), []byte("# three"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a := checked(api.NodesQuestion{Jobs: jobs[1:]}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "does not have the code") {
+		t.Errorf("a check of other code than that of the job: %+v", a)
 	}
 }
 

@@ -22,6 +22,8 @@ type Local interface {
 	Disable(message string, force bool) (bool, error)
 	Summary() (tutti.RunSummary, error)
 	Resource(ctx context.Context, kind, title string) (json.RawMessage, error)
+	// Check checks the code in a directory, with temporary files in another one. It compiles nothing.
+	Check(ctx context.Context, temporary, dir string) ([]tutti.CodeProblem, error)
 }
 
 const (
@@ -143,6 +145,10 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 	case tutti.RemoteDiff:
 		var err error
 		out.Diff, err = compareJobs(a, q.Jobs)
+		return err
+	case tutti.RemoteCheck:
+		var err error
+		out.Check, err = checkJob(ctx, a, q.Jobs)
 		return err
 	case tutti.RemoteEnable, tutti.RemoteDisable:
 		if err := a.change(ctx, q, said, out); err != nil {

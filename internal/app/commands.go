@@ -113,9 +113,9 @@ func signs(ctx context.Context, s cli.Server, c cli.Connection, environment stri
 func checkCode(ctx context.Context, dir string, modules []string) ([]tutti.CodeProblem, error) {
 	install, err := puppet.Find("/")
 	if err != nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "%s; or run the check on a machine with Puppet", strings.Replace(err.Error(), "this node", "this machine", 1))
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s; or let a node check the code: tutti code check --node NAME", strings.Replace(err.Error(), "this node", "this machine", 1))
 	}
-	return install.Check(ctx, dir, modules...)
+	return install.Check(ctx, "", dir, modules...)
 }
 
 // The function `buildCode` puts the code of an environment together from a control repository.

@@ -111,18 +111,9 @@ type diffRun struct {
 func (d *diffRun) run(cmd *cobra.Command, a, b string) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), d.wait, tutti.Errorf(tutti.CodeDeadline, "not all nodes had compiled within --wait %s", d.wait))
 	defer cancel()
-	var err error
-	if d.server, err = d.connect(); err != nil {
+	err := d.begin(ctx)
+	if err != nil {
 		return err
-	}
-	if d.environment == "" {
-		fleet, err := d.server.GetFleet(ctx)
-		if err != nil {
-			return err
-		}
-		if d.environment = fleet.Environment.Name; d.environment == "" {
-			return tutti.Errorf(tutti.CodeInvalid, "the fleet file has no environment, because a Puppet Server has the code (mode: agent): a diff compiles only code that Tutti has")
-		}
 	}
 	var sides [2]DiffSide
 	for i, name := range []string{a, b} {
@@ -165,6 +156,22 @@ func (d *diffRun) run(cmd *cobra.Command, a, b string) error {
 		return CommandExit(ExitNotCompared)
 	case len(view.Groups) > 0:
 		return CommandExit(ExitDiffers)
+	}
+	return nil
+}
+
+// The method `begin` connects to the server. If no environment is chosen, it chooses the fleet's.
+func (d *diffRun) begin(ctx context.Context) error {
+	var err error
+	if d.server, err = d.connect(); err != nil || d.environment != "" {
+		return err
+	}
+	fleet, err := d.server.GetFleet(ctx)
+	if err != nil {
+		return err
+	}
+	if d.environment = fleet.Environment.Name; d.environment == "" {
+		return tutti.Errorf(tutti.CodeInvalid, "the fleet file has no environment, because a Puppet Server has the code (mode: agent): a diff compiles only code that Tutti has")
 	}
 	return nil
 }
@@ -228,7 +235,7 @@ func (d *diffRun) compile(ctx context.Context, cmd *cobra.Command, side DiffSide
 	if err != nil {
 		cancel, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelDeadline)
 		defer stop()
-		if refused := d.server.CancelJob(cancel, api.CancelJob{Job: id, Reason: "tutti diff ended first", Now: true}); refused != nil && tutti.CodeOf(refused) != tutti.CodeConflict {
+		if refused := d.server.CancelJob(cancel, api.CancelJob{Job: id, Reason: "the command that compares or checks code ended first", Now: true}); refused != nil && tutti.CodeOf(refused) != tutti.CodeConflict {
 			fmt.Fprintf(cmd.ErrOrStderr(), "The job goes on. End it: tutti job cancel %s\n", id)
 		}
 		if cause := context.Cause(ctx); cause != nil {
@@ -348,6 +355,17 @@ func lastRun(j *engine.Job, n tutti.NodeName) *engine.Run {
 
 // noteBroken notes a node that did not compile. Nodes with the same error are one entry.
 func noteBroken(all map[string]*diffFailure, code string, n tutti.NodeName, r *engine.Run, environment string) {
+	why := whyBroken(r, n, environment)
+	f := all[code+why]
+	if f == nil {
+		f = &diffFailure{Code: code, Why: why}
+		all[code+why] = f
+	}
+	f.Nodes = append(f.Nodes, n)
+}
+
+// whyBroken says why a node did not compile. The run is nil if the node did not begin.
+func whyBroken(r *engine.Run, n tutti.NodeName, environment string) string {
 	why := "it did not begin: it went away, or was paused"
 	if r != nil {
 		why = string(r.Outcome())
@@ -362,13 +380,7 @@ func noteBroken(all map[string]*diffFailure, code string, n tutti.NodeName, r *e
 		}
 	}
 	why = regexp.MustCompile(`[^\s(]*/diff/`+regexp.QuoteMeta(environment)+"/").ReplaceAllString(why, "") // where the node has the code
-	why = oneLine(strings.ReplaceAll(why, " on node "+string(n), ""), maxLine)                            // Puppet's own message ends with the node's name
-	f := all[code+why]
-	if f == nil {
-		f = &diffFailure{Code: code, Why: why}
-		all[code+why] = f
-	}
-	f.Nodes = append(f.Nodes, n)
+	return oneLine(strings.ReplaceAll(why, " on node "+string(n), ""), maxLine)                           // Puppet's own message ends with the node's name
 }
 
 const (

@@ -21,9 +21,10 @@ const checkDeadline = 10 * time.Minute
 
 // Check checks the code of an environment in a directory with this Puppet: the syntax of its files, missing modules, and
 // names of classes and resource types that nothing defines. It compiles nothing. The argument `more` lists directories of
-// modules that the nodes have besides the code. The result is sorted by file and line.
-func (i Installation) Check(ctx context.Context, dir string, more ...string) ([]tutti.CodeProblem, error) {
-	scratch, err := os.MkdirTemp("", "tutti-check-*")
+// modules that the nodes have besides the code. The result is sorted by file and line. Temporary files are in the
+// directory `temporary`, or in the usual directory if that text is empty.
+func (i Installation) Check(ctx context.Context, temporary, dir string, more ...string) ([]tutti.CodeProblem, error) {
+	scratch, err := os.MkdirTemp(temporary, "tutti-check-*")
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ printf '%s\n' '{"level":"error","file":"manifests/site.pp","line":3,"message":"n
 			if err := os.WriteFile(ruby, []byte("#!/bin/sh\n"+tc.script+"\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			got, err := Installation{Ruby: ruby}.Check(t.Context(), t.TempDir())
+			got, err := Installation{Ruby: ruby}.Check(t.Context(), t.TempDir(), t.TempDir())
 			if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, want %q; problems: -want +got\n%s", err, tc.err, diff)
 			}

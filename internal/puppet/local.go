@@ -407,6 +407,21 @@ func (l Local) HostCertificate(ctx context.Context) (certificate, key string, er
 	return certificate, key, nil
 }
 
+// Check checks the code in a directory with the node's Puppet, as Installation.Check does. The node's own modules count as
+// well. Temporary files are in the directory `temporary`. Check returns CodeNotFound if Puppet is not installed.
+func (l Local) Check(ctx context.Context, temporary, dir string) ([]tutti.CodeProblem, error) {
+	install, err := Find(l.Root)
+	if err != nil {
+		return nil, err
+	}
+	out, err := l.ask(ctx, "config", "print", "basemodulepath", "--section", "user")
+	if err != nil {
+		return nil, err
+	}
+	modules := slices.DeleteFunc(filepath.SplitList(strings.TrimSpace(out.text.String())), func(dir string) bool { return dir == "" })
+	return install.Check(ctx, temporary, dir, modules...)
+}
+
 // bounded keeps the first bytes that somebody writes to it.
 type bounded struct {
 	text bytes.Buffer

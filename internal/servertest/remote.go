@@ -52,6 +52,10 @@ func (n *Node) Obeys() {
 			out.Diff = &tutti.CatalogDiff{Changes: []tutti.CatalogChange{
 				{Kind: tutti.ChangeAdded, Resource: "File[/x]", Text: "\x1b[1mloud"}, {Kind: "a later kind"},
 			}}
+		case tutti.RemoteCheck:
+			out.Check = &tutti.CodeChecked{Problems: []tutti.CodeProblem{
+				{Level: tutti.ProblemError, File: "manifests/site.pp", Line: 3, Message: "\x1b[1mloud"}, {Level: "a later level"},
+			}}
 		case tutti.RemoteSummary:
 			out.Summary = &tutti.RunSummary{TotalResources: 7}
 		case tutti.RemoteResource:
@@ -101,12 +105,14 @@ func TestRemotes(t *testing.T, side Side) {
 	}
 	type is = map[tutti.NodeName]tutti.RemoteVerdict
 	const ok, away, undecided = tutti.RemoteOK, tutti.RemoteAway, tutti.RemoteUndecided
-	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts, tutti.RemoteDiff} {
+	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts, tutti.RemoteDiff, tutti.RemoteCheck} {
 		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(api.NodesQuestion{Action: action}), nil)
 	}
 	want(t, "a resource", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
 	diff := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteDiff, Jobs: []tutti.JobID{"diff-1", "diff-2"}, On: `node == "db-01"`})["db-01"].Diff
 	want(t, "a comparison", &tutti.CatalogDiff{Changes: []tutti.CatalogChange{{Kind: tutti.ChangeAdded, Resource: "File[/x]", Text: "\ufffd[1mloud"}}, Left: 1}, diff, nil)
+	check := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteCheck, Jobs: []tutti.JobID{"diff-1"}, On: `node == "db-01"`})["db-01"].Check
+	want(t, "a check", &tutti.CodeChecked{Problems: []tutti.CodeProblem{{Level: "error", File: "manifests/site.pp", Line: 3, Message: "\ufffd[1mloud"}}, Left: 1}, check, nil)
 	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(api.NodesQuestion{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
 	want(t, "disable", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
 	all := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteStatus, On: "connected"})
@@ -121,6 +127,7 @@ func TestRemotes(t *testing.T, side Side) {
 		{"no action", api.NodesQuestion{}, tutti.CodeInvalid},
 		{"a selector that is not valid", api.NodesQuestion{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
 		{"a diff of one job", api.NodesQuestion{Action: tutti.RemoteDiff, Jobs: []tutti.JobID{"diff-1"}}, tutti.CodeInvalid},
+		{"a check of two jobs", api.NodesQuestion{Action: tutti.RemoteCheck, Jobs: []tutti.JobID{"diff-1", "diff-2"}}, tutti.CodeInvalid},
 		{"jobs of another action", api.NodesQuestion{Action: tutti.RemoteStatus, Jobs: []tutti.JobID{"diff-1", "diff-2"}}, tutti.CodeInvalid},
 		{"nobody", api.NodesQuestion{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
 		{"for ever", api.NodesQuestion{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},

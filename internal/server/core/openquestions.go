@@ -205,6 +205,13 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 			}
 			out.Diff = plainDiff(*in.Diff)
 		}
+	case tutti.RemoteCheck:
+		if len(request.Jobs) > 0 {
+			if in.Check == nil {
+				return fail("the node's answer has no problems and does not say that there are none")
+			}
+			out.Check = plainCheck(*in.Check)
+		}
 	default:
 		if in.Status == nil || !slices.Contains(puppetStates, in.Status.Status) {
 			return fail("the node's answer has no status")
@@ -237,6 +244,18 @@ func plainDiff(in tutti.CatalogDiff) *tutti.CatalogDiff {
 			Kind: c.Kind, Resource: plain.Words(c.Resource), Parameter: plain.Words(c.Parameter),
 			Text: plain.Cut(c.Text, tutti.MaxChangeText), Sensitive: c.Sensitive,
 		})
+	}
+	return &out
+}
+
+func plainCheck(in tutti.CodeChecked) *tutti.CodeChecked {
+	out := tutti.CodeChecked{Problems: []tutti.CodeProblem{}, Left: max(0, in.Left)}
+	for _, p := range in.Problems {
+		if len(out.Problems) == tutti.MaxCodeProblems || p.Level != tutti.ProblemError && p.Level != tutti.ProblemWarning {
+			out.Left++
+			continue
+		}
+		out.Problems = append(out.Problems, tutti.CodeProblem{Level: p.Level, File: plain.Words(p.File), Line: max(0, p.Line), Message: plain.Words(p.Message)})
 	}
 	return &out
 }
