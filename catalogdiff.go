@@ -1,5 +1,7 @@
 package tutti
 
+import "regexp"
+
 // CatalogDiff is the difference between the catalogs of two compiles on one node (ADR 0038).
 type CatalogDiff struct {
 	Changes []CatalogChange `json:"changes"`          // sorted by resource and parameter
@@ -40,3 +42,45 @@ const (
 	MaxChangeText     = 2 << 10  // bytes of one text
 	MaxCatalogDiff    = 96 << 10 // bytes of all texts
 )
+
+// ContentUnknown is the text of a difference between equal catalogs whose files nobody could compare.
+const ContentUnknown = "the catalogs are equal; the content of files that they name is not known"
+
+// ServedQuestion asks a node to compare catalogs that its Puppet Server would compile for nodes in two environments (ADR
+// 0038). The node must not store anything.
+type ServedQuestion struct {
+	A     string     `json:"a"` // an environment
+	B     string     `json:"b"`
+	Nodes []NodeName `json:"nodes"`
+}
+
+// MaxServed bounds the nodes of a ServedQuestion.
+const MaxServed = 10
+
+var servedEnvironmentRE = regexp.MustCompile(`^[a-z0-9_]{1,100}$`)
+
+// Validate refuses names that are not environments or nodes.
+func (q ServedQuestion) Validate() error {
+	for _, name := range []string{q.A, q.B} {
+		if !servedEnvironmentRE.MatchString(name) {
+			return Errorf(CodeInvalid, "%q is not the name of an environment: lower-case letters, digits and '_' only, as in Puppet", name)
+		}
+	}
+	if len(q.Nodes) == 0 || len(q.Nodes) > MaxServed {
+		return Errorf(CodeInvalid, "a comparison of %d nodes: at least 1 and at most %d", len(q.Nodes), MaxServed)
+	}
+	for _, n := range q.Nodes {
+		if err := n.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ServedDiff is the comparison for one node. If an environment did not compile for the node, Failed has the reason, and
+// Diff is nil.
+type ServedDiff struct {
+	Node   NodeName          `json:"node"`
+	Diff   *CatalogDiff      `json:"diff,omitempty"`
+	Failed map[string]string `json:"failed,omitempty"` // by environment
+}

@@ -24,10 +24,12 @@ const (
 	RemoteFacts    RemoteAction = "facts"
 	RemoteDiff     RemoteAction = "diff"  // compare the catalogs of two compiles (ADR 0038)
 	RemoteCheck    RemoteAction = "check" // check the code of such a compile, as `tutti code check` does
+	// RemoteCompare compares catalogs that the Puppet Server on the asked node compiles for other nodes.
+	RemoteCompare RemoteAction = "compare"
 )
 
 // RemoteActions are all actions, sorted.
-var RemoteActions = []RemoteAction{RemoteCheck, RemoteDiff, RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
+var RemoteActions = []RemoteAction{RemoteCheck, RemoteCompare, RemoteDiff, RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
 
 // Effect reports whether the action changes something on the node. An action with an effect is done
 // at most once.
@@ -43,6 +45,11 @@ func (a RemoteAction) Jobs() int {
 	default:
 		return 0
 	}
+}
+
+// Compiles reports whether the action is about compiles that nobody applies. Whoever may compile on a node may ask.
+func (a RemoteAction) Compiles() bool {
+	return a == RemoteDiff || a == RemoteCheck || a == RemoteCompare
 }
 
 // Limits of a question.
@@ -76,6 +83,7 @@ type RemoteAnswer struct {
 	Facts    json.RawMessage `json:"facts,omitempty"`
 	Diff     *CatalogDiff    `json:"diff,omitempty"`
 	Check    *CodeChecked    `json:"check,omitempty"`
+	Served   []ServedDiff    `json:"served,omitempty"`
 }
 
 // PuppetStatus is the state of a node's Puppet. Status is the first of these words that is true: `disabled`, `applying
@@ -130,16 +138,17 @@ type RunSummary struct {
 
 // RemoteRequest is a question in the form that one node gets (RingRemote).
 type RemoteRequest struct {
-	Request string        `json:"request"` // its id
-	Action  RemoteAction  `json:"action"`
-	Caller  string        `json:"caller"` // `operator:NAME`
-	Message string        `json:"message,omitempty"`
-	Force   bool          `json:"force,omitempty"`
-	Type    string        `json:"type,omitempty"`
-	Title   string        `json:"title,omitempty"`
-	Facts   []string      `json:"facts,omitempty"` // names of top-level facts; empty: all facts
-	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
-	Jobs    []JobID       `json:"jobs,omitempty"`  // the two jobs whose compiles are compared; empty: can the node compare?
+	Request string          `json:"request"` // its id
+	Action  RemoteAction    `json:"action"`
+	Caller  string          `json:"caller"` // `operator:NAME`
+	Message string          `json:"message,omitempty"`
+	Force   bool            `json:"force,omitempty"`
+	Type    string          `json:"type,omitempty"`
+	Title   string          `json:"title,omitempty"`
+	Facts   []string        `json:"facts,omitempty"` // names of top-level facts; empty: all facts
+	Wait    time.Duration   `json:"wait,omitempty"`  // how long the server waits
+	Jobs    []JobID         `json:"jobs,omitempty"`  // the two jobs whose compiles are compared; empty: can the node compare?
+	Served  *ServedQuestion `json:"served,omitempty"`
 	// Signed is the statement that the operator has signed for this node. The other fields repeat the
 	// content of Signed for older agents.
 	Signed *Statement `json:"signed,omitempty"`
@@ -173,6 +182,10 @@ func (r RemoteRequest) Validate() error {
 		return Errorf(CodeInvalid, "action %q: this release knows %s", string(r.Action), JoinWords(RemoteActions))
 	case len(r.Jobs) != 0 && len(r.Jobs) != r.Action.Jobs():
 		return Errorf(CodeInvalid, "%s with %d jobs: diff takes two jobs, check takes one, and the others none", r.Action, len(r.Jobs))
+	case (r.Served != nil) != (r.Action == RemoteCompare):
+		return Errorf(CodeInvalid, "only the action compare names environments and nodes of a Puppet Server, and it must name them")
+	case r.Served != nil && r.Served.Validate() != nil:
+		return r.Served.Validate()
 	case len(r.Message) > MaxRemoteMessage:
 		return Errorf(CodeInvalid, "a message of %d bytes, at most %d", len(r.Message), MaxRemoteMessage)
 	case strings.ContainsFunc(r.Message, unicode.IsControl):

@@ -31,6 +31,9 @@ type NodesQuestion struct {
 	Wait  time.Duration `json:"wait,omitempty"` // 0: DefaultRemoteWait
 	// Jobs are two jobs with Diff, for the action diff. Without jobs, nodes only say whether they can compare catalogs.
 	Jobs []tutti.JobID `json:"jobs,omitempty"`
+	// Served has two environments and some nodes of the Puppet Server on the asked node, for the action compare. The
+	// selector must select exactly this one node.
+	Served *tutti.ServedQuestion `json:"served,omitempty"`
 	// Signed contains statements of kind StatementAction. Each statement names some nodes. If Signed is not empty, the
 	// server asks the named nodes, and the field On is the selector by which the operator chose them. Signed is empty
 	// if the operator has signed nothing.
@@ -51,7 +54,7 @@ func (a NodesQuestion) Validate() error {
 	case (a.Type != "" || a.Title != "") != (a.Action == tutti.RemoteResource):
 		return tutti.Errorf(tutti.CodeInvalid, "only the action resource takes the type of a resource")
 	}
-	return tutti.RemoteRequest{Action: a.Action, Message: a.Message, Type: a.Type, Title: a.Title, Jobs: a.Jobs}.Validate()
+	return tutti.RemoteRequest{Action: a.Action, Message: a.Message, Type: a.Type, Title: a.Title, Jobs: a.Jobs, Served: a.Served}.Validate()
 }
 
 // NodeAnswer is the answer of one node, or says that the node did not answer.

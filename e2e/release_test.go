@@ -97,7 +97,7 @@ func TestMixedReleases(t *testing.T) {
 	m.works()
 	m.cancels()
 	m.explains()
-	if out, code := tuttiCLI(t, f, "node", "show", "node-01"); code != 0 || !strings.Contains(out, "does not know diff, enc, inventory, remote.diff, rotate_ca, statements, tells_facts: upgrade") {
+	if out, code := tuttiCLI(t, f, "node", "show", "node-01"); code != 0 || !strings.Contains(out, "does not know diff, enc, inventory, remote.check, remote.compare, remote.diff, rotate_ca, statements, tells_facts: upgrade") {
 		t.Errorf("node show: exit code %d: %s\nwant that the last release does not know these, and nothing else", code, out)
 	}
 
@@ -254,7 +254,7 @@ func (m *mixed) refused() {
 	m.t.Helper()
 	m.push(mixedSite)
 	says := tutti.TooOld("node-01", m.last.Version, []tutti.Capability{"debug"})
-	lacks := []tutti.Capability{"debug", "diff", "enc", tutti.CapabilityInventory, tutti.RemoteDiff.Needs(), tutti.CapabilityRotateCA, tutti.CapabilityStatements, tutti.CapabilityFacts}
+	lacks := []tutti.Capability{"debug", "diff", "enc", tutti.CapabilityInventory, tutti.RemoteCheck.Needs(), tutti.RemoteCompare.Needs(), tutti.RemoteDiff.Needs(), tutti.CapabilityRotateCA, tutti.CapabilityStatements, tutti.CapabilityFacts}
 	j := start(m.t, m.LabFleet, "debug", tutti.ModeApply).end()
 	if j.Verdict != tutti.VerdictFailed {
 		m.t.Errorf("the job %s: %s", j.Verdict, j.Message)

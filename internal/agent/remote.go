@@ -24,6 +24,9 @@ type Local interface {
 	Resource(ctx context.Context, kind, title string) (json.RawMessage, error)
 	// Check checks the code in a directory, with temporary files in another one. It compiles nothing.
 	Check(ctx context.Context, temporary, dir string) ([]tutti.CodeProblem, error)
+	// Served compiles catalogs of nodes for an environment of the Puppet Server on this machine, and stores nothing. It
+	// calls `found` once for each node, with a catalog or with the reason why there is none. Secrets are digests with the key.
+	Served(ctx context.Context, environment, key string, nodes []tutti.NodeName, found func(n tutti.NodeName, catalog json.RawMessage, failed string) error) error
 }
 
 const (
@@ -145,6 +148,10 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.
 	case tutti.RemoteDiff:
 		var err error
 		out.Diff, err = compareJobs(a, q.Jobs)
+		return err
+	case tutti.RemoteCompare:
+		var err error
+		out.Served, err = compareServed(ctx, a.opts.Local, *q.Served)
 		return err
 	case tutti.RemoteCheck:
 		var err error

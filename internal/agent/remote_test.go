@@ -28,6 +28,7 @@ type ownPuppet struct {
 	disabled string
 	changes  []string
 	large    bool
+	long     int // of a parameter
 }
 
 func (p *ownPuppet) Status() (tutti.PuppetStatus, error) {
@@ -83,6 +84,23 @@ func (p *ownPuppet) Check(_ context.Context, _, dir string) ([]tutti.CodeProblem
 		return err
 	})
 	return out, err
+}
+
+// Served compiles a catalog whose only resource names the environment. The node bad-01 does not compile.
+func (p *ownPuppet) Served(_ context.Context, environment, key string, nodes []tutti.NodeName, found func(tutti.NodeName, json.RawMessage, string) error) error {
+	if environment == "nowhere" || key == "" {
+		return tutti.Errorf(tutti.CodeInvalid, "no such environment")
+	}
+	for _, n := range nodes {
+		catalog, failed := json.RawMessage(`{"resources": {"File[/x]": {"parameters": {"content": "`+environment+strings.Repeat("-", p.long)+`"}}}, "sources": {}, "lib": "x"}`), ""
+		if n == "bad-01" {
+			catalog, failed = nil, "no class in "+environment
+		}
+		if err := found(n, catalog, failed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func allowAll(policy.Question) (bool, string) { return true, "policy:1: allow" }

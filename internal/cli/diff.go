@@ -50,13 +50,17 @@ the environment. The command uploads directories and commits, and signs a permis
 compile them. They do not become the code of an environment.
 
 You need the verbs run and code, and a code key. Values of Sensitive parameters are not
-shown. Nodes of a Puppet Server (mode: agent) are named and not compared.
+shown.
+
+For nodes of a Puppet Server, name its host with --compile-host. A and B are then two of
+its environments. The host compiles both for each node, with the facts that the Puppet
+Server has, and stores nothing. --limit is then the number of processes that compile.
 
 The exit code is 0 if all catalogs are equal, 11 if some differ, and 12 if not all nodes
 were compared.`,
 		Example: `  tutti diff --code ..code
   tutti diff --code production..feature_x --on '"web" in groups'
-  tutti diff --code 9b21f0c3..c9ea4c21 --json`,
+  tutti diff --code production..feature_x --compile-host puppet`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, b, ranged := strings.Cut(codes, "..")
@@ -72,13 +76,23 @@ were compared.`,
 			if d.wait <= 0 || d.wait > tutti.MaxCompileFor/2 {
 				return tutti.Errorf(tutti.CodeInvalid, "--wait %s: more than 0s and at most %s", d.wait, tutti.MaxCompileFor/2)
 			}
-			return d.run(cmd, a, b)
+			if d.host == "" {
+				return d.run(cmd, a, b)
+			}
+			if d.environment != "" {
+				return tutti.Errorf(tutti.CodeInvalid, "with --compile-host, A and B are environments of the Puppet Server: leave out --environment")
+			}
+			if err := (tutti.ServedQuestion{A: a, B: b, Nodes: []tutti.NodeName{tutti.NodeName(d.host)}}).Validate(); err != nil {
+				return err
+			}
+			return d.runServed(cmd, a, b)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&codes, "code", "", "the two codes: A..B")
 	f.StringVar(&d.on, "on", "", "which nodes: an expression, see tutti puppet --help; empty: all nodes")
 	f.StringVar(&d.environment, "environment", "", "compare nodes of this environment (default: the fleet's)")
+	f.StringVar(&d.host, "compile-host", "", "the node with the Puppet Server whose environments A and B are")
 	f.IntVar(&d.limit, "limit", 0, "largest number of nodes that compile at once; 0: only the server's limit")
 	f.DurationVar(&d.wait, "wait", 30*time.Minute, "how long to wait for all compiles")
 	return cmd
@@ -99,9 +113,9 @@ func cutCodes(codes string) (a, b string, ok bool) {
 // The type `diffRun` is one execution of the command.
 type diffRun struct {
 	*options
-	on, environment string
-	limit           int
-	wait            time.Duration
+	on, environment, host string
+	limit                 int
+	wait                  time.Duration
 
 	server Server
 	not    map[tutti.NodeName]string // nodes that were not compared, with the reasons
@@ -143,7 +157,13 @@ func (d *diffRun) run(cmd *cobra.Command, a, b string) error {
 			return err
 		}
 	}
+	return d.finish(cmd, view)
+}
+
+// The method `finish` prints the result, and returns the exit code for it.
+func (d *diffRun) finish(cmd *cobra.Command, view diffView) error {
 	view.NotCompared = append(view.NotCompared, reasons(d.not)...)
+	var err error
 	if d.json {
 		err = printJSON(cmd.OutOrStdout(), view)
 	} else {
@@ -289,17 +309,7 @@ func (d *diffRun) compare(ctx context.Context, jobs [2]*engine.Job, view *diffVi
 			runs[n], differ = pair, append(differ, n)
 		}
 	}
-	for _, f := range broken {
-		view.Failures = append(view.Failures, *f)
-	}
-	slices.SortFunc(view.Failures, func(a, b diffFailure) int {
-		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Why, b.Why))
-	})
-	for _, f := range view.Failures {
-		for _, n := range f.Nodes {
-			d.not[n] = "it did not compile " + f.Code
-		}
-	}
+	d.addFailures(broken, view)
 	answers, err := d.differences(ctx, jobs, differ)
 	if err != nil {
 		return err
@@ -311,7 +321,7 @@ func (d *diffRun) compare(ctx context.Context, jobs [2]*engine.Job, view *diffVi
 		case !told:
 			d.not[n] = cmp.Or(d.not[n], "its catalogs differ, and it did not say how")
 		case found.Left > 0:
-			d.not[n] = fmt.Sprintf("%d more changes were too much for one answer", found.Left)
+			d.leftOver(n, found.Left)
 			groups.add(n, found.Changes)
 		case len(found.Changes) > 0:
 			groups.add(n, found.Changes)
@@ -323,6 +333,26 @@ func (d *diffRun) compare(ctx context.Context, jobs [2]*engine.Job, view *diffVi
 	return nil
 }
 
+// The method `addFailures` adds the nodes that did not compile to the view.
+func (d *diffRun) addFailures(broken map[string]*diffFailure, view *diffView) {
+	for _, f := range broken {
+		view.Failures = append(view.Failures, *f)
+	}
+	slices.SortFunc(view.Failures, func(a, b diffFailure) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Why, b.Why))
+	})
+	for _, f := range view.Failures {
+		for _, n := range f.Nodes {
+			d.not[n] = "it did not compile " + f.Code
+		}
+	}
+}
+
+// The method `leftOver` notes a node whose answer had no room for all changes.
+func (d *diffRun) leftOver(n tutti.NodeName, changes int) {
+	d.not[n] = fmt.Sprintf("%d more changes were too much for one answer", changes)
+}
+
 // The function `unnamed` describes a difference of two digests that the comparison of the catalogs does not show.
 func unnamed(pair [2]*engine.Run) []tutti.CatalogChange {
 	c := tutti.CatalogChange{Kind: tutti.ChangeChanged}
@@ -330,7 +360,7 @@ func unnamed(pair [2]*engine.Run) []tutti.CatalogChange {
 	case a.Catalog != b.Catalog || pair[0].Set != pair[1].Set:
 		c.Parameter, c.Text = "catalog", "the digests differ, and the parts that are compared do not"
 	case a.Sources == "" || b.Sources == "" || a.Lib == "" || b.Lib == "":
-		c.Parameter, c.Text = "content", "the catalogs are equal; the content of files that they name is not known"
+		c.Parameter, c.Text = "content", tutti.ContentUnknown
 	default:
 		c.Parameter, c.Text = "facts", "the catalogs are equal; facts that types and providers read have changed between the compiles"
 	}
@@ -355,7 +385,10 @@ func lastRun(j *engine.Job, n tutti.NodeName) *engine.Run {
 
 // noteBroken notes a node that did not compile. Nodes with the same error are one entry.
 func noteBroken(all map[string]*diffFailure, code string, n tutti.NodeName, r *engine.Run, environment string) {
-	why := whyBroken(r, n, environment)
+	addBroken(all, code, n, whyBroken(r, n, environment))
+}
+
+func addBroken(all map[string]*diffFailure, code string, n tutti.NodeName, why string) {
 	f := all[code+why]
 	if f == nil {
 		f = &diffFailure{Code: code, Why: why}
@@ -380,7 +413,12 @@ func whyBroken(r *engine.Run, n tutti.NodeName, environment string) string {
 		}
 	}
 	why = regexp.MustCompile(`[^\s(]*/diff/`+regexp.QuoteMeta(environment)+"/").ReplaceAllString(why, "") // where the node has the code
-	return oneLine(strings.ReplaceAll(why, " on node "+string(n), ""), maxLine)                           // Puppet's own message ends with the node's name
+	return withoutNode(why, n)
+}
+
+// withoutNode removes the node's name, with which Puppet's own messages end, so that nodes with the same error are equal.
+func withoutNode(why string, n tutti.NodeName) string {
+	return oneLine(strings.ReplaceAll(why, " on node "+string(n), ""), maxLine)
 }
 
 const (

@@ -12,7 +12,8 @@ import (
 
 // The type `diffView` is the result of a diff, for JSON and for people.
 type diffView struct {
-	Environment string           `json:"environment"`
+	Environment string           `json:"environment,omitempty"`
+	CompileHost tutti.NodeName   `json:"compile_host,omitempty"` // A and B are environments of its Puppet Server
 	A           diffCodeView     `json:"a"`
 	B           diffCodeView     `json:"b"`
 	Jobs        []tutti.JobID    `json:"jobs,omitempty"`
@@ -25,7 +26,7 @@ type diffView struct {
 
 type diffCodeView struct {
 	Name   string       `json:"name,omitempty"`
-	Code   tutti.Digest `json:"code"`
+	Code   tutti.Digest `json:"code,omitempty"`
 	Commit string       `json:"commit,omitempty"`
 }
 
@@ -132,6 +133,10 @@ func (v diffView) print(w io.Writer) {
 		name string
 		code diffCodeView
 	}{{"A", v.A}, {"B", v.B}} {
+		if v.CompileHost != "" {
+			printLine(w, "%s %s (of the Puppet Server on %s)\n", side.name, side.code.Name, v.CompileHost)
+			continue
+		}
 		printLine(w, "%s %s %s (%s)\n", side.name, orNow(side.code.Name), shortCode(side.code.Code), orDash(side.code.Commit))
 	}
 	differ := map[tutti.NodeName]bool{}

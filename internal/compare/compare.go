@@ -46,6 +46,16 @@ func Read(raw []byte) (Catalog, error) {
 	return c, nil
 }
 
+// Complete returns the differences between two catalogs, as Catalogs does. If there are none, but the content of files or
+// plugins is not known, Complete returns this as a difference: unknown content is not equal.
+func Complete(a, b Catalog) tutti.CatalogDiff {
+	out := Catalogs(a, b)
+	if len(out.Changes)+out.Left == 0 && (a.Sources == nil || b.Sources == nil || a.Lib == "" || b.Lib == "") {
+		out.Changes = append(out.Changes, tutti.CatalogChange{Kind: tutti.ChangeChanged, Parameter: "content", Text: tutti.ContentUnknown})
+	}
+	return out
+}
+
 // Catalogs returns the differences between two catalogs, sorted and bounded.
 func Catalogs(a, b Catalog) tutti.CatalogDiff {
 	d := &differ{out: tutti.CatalogDiff{Changes: []tutti.CatalogChange{}, Before: a.Run, After: b.Run}}

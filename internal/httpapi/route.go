@@ -148,7 +148,7 @@ var (
 	approves    = []tutti.Verb{tutti.VerbApprove}
 	codes       = []tutti.Verb{tutti.VerbCode}
 	changesData = []tutti.Verb{tutti.VerbData}
-	asksPuppet  = []tutti.Verb{tutti.VerbPuppet, tutti.VerbRun} // VerbRun only for tutti.RemoteDiff and tutti.RemoteCheck
+	asksPuppet  = []tutti.Verb{tutti.VerbPuppet, tutti.VerbRun} // VerbRun only for actions about compiles
 	letsNodesIn = []tutti.Verb{tutti.VerbNodes}
 	administers = []tutti.Verb{tutti.VerbAdmin}
 	readsCode   = []tutti.Verb{tutti.VerbRead, tutti.VerbCode}

@@ -59,9 +59,10 @@ const (
 
 // Shipped is the policy of a node that has no policy file. Operators may read the state of
 // Puppet. Operators may also enable, disable and run Puppet, because plans do the same. They may compare the catalogs of
-// compiles for a diff and check their code, because an operator with a code key has asked for these compiles. The policy
-// denies `resource`.
-const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce diff check\t*\t*\n"
+// compiles for a diff and check their code, because an operator with a code key has asked for these compiles. They may
+// compare catalogs of a Puppet Server, because operators who may run nodes see the same in noop runs. The policy denies
+// `resource`.
+const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce diff check compare\t*\t*\n"
 
 // ParseActions reads a policy and the groups of callers. A line of groups has the form
 // `name id id …`. The argument groups may be empty. Errors have a file and a line.

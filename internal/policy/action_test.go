@@ -160,7 +160,7 @@ func TestCheck(t *testing.T) {
 			{1, `write spaces between callers: "operator:eve,operator:mal" is one word; so the rule can never match, and the things that it should deny may be allowed`, true},
 		}},
 		{"one word of several", "allow\t*\tstatus stauts\t*\n", []policy.Finding{
-			{1, `there is no action "stauts"; there are check diff disable enable facts last_run_summary resource runonce status`, false},
+			{1, `there is no action "stauts"; there are check compare diff disable enable facts last_run_summary resource runonce status`, false},
 		}},
 		{"groups without anybody", "allow\tempty\t*\t*\nallow\told\t*\t*\n", []policy.Finding{
 			{1, "group empty has no members; so the rule can never match", false},

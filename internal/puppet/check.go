@@ -29,11 +29,8 @@ func (i Installation) Check(ctx context.Context, temporary, dir string, more ...
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
-	module := filepath.Join(scratch, "modules", "tutti")
-	if err := os.MkdirAll(filepath.Dir(module), 0o700); err != nil {
-		return nil, err
-	}
-	if err := os.CopyFS(module, puppetmodule.FS()); err != nil {
+	launcher, err := launcherIn(scratch)
+	if err != nil {
 		return nil, err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -41,7 +38,7 @@ func (i Installation) Check(ctx context.Context, temporary, dir string, more ...
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, checkDeadline, tutti.Errorf(tutti.CodeDeadline, "the check of %s has no end within %s", dir, checkDeadline))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, i.Ruby, filepath.Join(module, "bin", "puppet-tutti"), "--check", dir)
+	cmd := exec.CommandContext(ctx, i.Ruby, launcher, "--check", dir)
 	for _, m := range more {
 		if m, err = filepath.Abs(m); err != nil {
 			return nil, err
@@ -55,10 +52,24 @@ func (i Installation) Check(ctx context.Context, temporary, dir string, more ...
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-		return nil, tutti.Errorf(tutti.CodeInvalid, "the check of %s failed: %s", dir, tutti.Plain(cmp.Or(lines[0], err.Error()), 1000))
+		return nil, tutti.Errorf(tutti.CodeInvalid, "the check of %s failed: %s", dir, firstLine(said.String(), err))
 	}
 	return problems(out.Bytes())
+}
+
+// firstLine returns the first line that a process has written, or the error with which the process ended.
+func firstLine(said string, err error) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	return tutti.Plain(cmp.Or(line, err.Error()), 1000)
+}
+
+// launcherIn copies the module into a directory, and returns the path of its launcher.
+func launcherIn(dir string) (string, error) {
+	module := filepath.Join(dir, "modules", "tutti")
+	if err := os.MkdirAll(filepath.Dir(module), 0o700); err != nil {
+		return "", err
+	}
+	return filepath.Join(module, "bin", "puppet-tutti"), os.CopyFS(module, puppetmodule.FS())
 }
 
 // The function `problems` reads the lines of puppet-tutti --check.

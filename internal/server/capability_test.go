@@ -85,7 +85,7 @@ func TestAClaimWithoutAListIsOneOfTheFirstRelease(t *testing.T) {
 	if o := db.MustClaim(); !o.Debug || o.Mode != tutti.ModeNoop {
 		t.Errorf("it was given %+v", o)
 	}
-	if nodes, err := f.ListNodes(servertest.Operator()); err != nil || !slices.Equal(nodes[0].TooOldFor, []tutti.Capability{"diff", "enc", tutti.CapabilityInventory, tutti.RemoteDiff.Needs(), tutti.CapabilityRotateCA, tutti.CapabilityStatements, tutti.CapabilityFacts}) {
+	if nodes, err := f.ListNodes(servertest.Operator()); err != nil || !slices.Equal(nodes[0].TooOldFor, []tutti.Capability{"diff", "enc", tutti.CapabilityInventory, tutti.RemoteCheck.Needs(), tutti.RemoteCompare.Needs(), tutti.RemoteDiff.Needs(), tutti.CapabilityRotateCA, tutti.CapabilityStatements, tutti.CapabilityFacts}) {
 		t.Errorf("nodes %+v, %v: 0.2.0 is too old only for what came later", nodes, err)
 	}
 }

@@ -221,7 +221,7 @@ func (tx *Tx) MayAsk(ctx context.Context, action tutti.RemoteAction, named strin
 	w := policy.Wish{
 		Verbs: []tutti.Verb{tutti.VerbPuppet}, What: "ask " + named + " for " + string(action), Nodes: explain.Targets(tx.State, nodes),
 	}
-	if action.Jobs() > 0 { // whoever may compile on a node may see what differs, or what is wrong
+	if action.Compiles() { // whoever may compile on a node may see what differs, or what is wrong
 		w.Verbs, w.Plan, w.Noop = []tutti.Verb{tutti.VerbRun}, api.DiffPlan, true
 	}
 	return tx.May(ctx, w)

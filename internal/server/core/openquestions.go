@@ -205,6 +205,11 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 			}
 			out.Diff = plainDiff(*in.Diff)
 		}
+	case tutti.RemoteCompare:
+		if len(in.Served) == 0 {
+			return fail("the node's answer has no comparison")
+		}
+		out.Served = plainServed(*request.Served, in.Served)
 	case tutti.RemoteCheck:
 		if len(request.Jobs) > 0 {
 			if in.Check == nil {
@@ -246,6 +251,34 @@ func plainDiff(in tutti.CatalogDiff) *tutti.CatalogDiff {
 		})
 	}
 	return &out
+}
+
+// plainServed returns the comparisons of nodes and environments that the question names, each node once.
+func plainServed(asked tutti.ServedQuestion, in []tutti.ServedDiff) []tutti.ServedDiff {
+	out := []tutti.ServedDiff{}
+	told := map[tutti.NodeName]bool{}
+	for _, d := range in {
+		if told[d.Node] || !slices.Contains(asked.Nodes, d.Node) {
+			continue
+		}
+		told[d.Node] = true
+		one := tutti.ServedDiff{Node: d.Node}
+		for _, environment := range []string{asked.A, asked.B} {
+			if why := d.Failed[environment]; why != "" {
+				if one.Failed == nil {
+					one.Failed = map[string]string{}
+				}
+				one.Failed[environment] = plain.Cut(plain.Words(why), tutti.MaxErrorText)
+			}
+		}
+		if one.Failed == nil && d.Diff == nil {
+			one.Failed = map[string]string{asked.B: "the node's answer has no comparison"}
+		} else if one.Failed == nil {
+			one.Diff = plainDiff(*d.Diff)
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 func plainCheck(in tutti.CodeChecked) *tutti.CodeChecked {

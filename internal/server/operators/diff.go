@@ -126,7 +126,7 @@ func (tx *tx) leaveOut(job *tutti.JobStarted) {
 		case tx.WhyObserved(n) != "":
 			left[n] = "Tutti starts nothing there: " + tx.WhyObserved(n)
 		case usual.Program != tutti.ProgramApply:
-			left[n] = "its Puppet Server has the code (mode: agent), and a diff compiles only code that Tutti has"
+			left[n] = "its Puppet Server has the code (mode: agent): name the host of the Puppet Server with --compile-host"
 		case environment != job.Env:
 			left[n] = fmt.Sprintf("it uses environment %s, not %s", environment, job.Env)
 		case why != "":

@@ -57,6 +57,9 @@ func (s *Operators) AskNodes(ctx context.Context, in api.NodesQuestion, yield fu
 	if len(selected)+len(undecided) == 0 {
 		return tutti.Errorf(tutti.CodeNotFound, "the selector %s selects none of %d nodes; see: tutti node list", q.in.On, len(views))
 	}
+	if in.Served != nil && (len(selected) != 1 || len(undecided) > 0) {
+		return tutti.Errorf(tutti.CodeInvalid, "the selector %s selects %d nodes: compare asks one node, the host of a Puppet Server", q.in.On, len(selected)+len(undecided))
+	}
 	request := q.request(in.Action)
 	if in.Action.Effect() && len(selected) > 0 {
 		if err := q.announce(ctx, request.Request, selected); err != nil {
@@ -106,7 +109,7 @@ func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selecte
 func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 	return tutti.RemoteRequest{
 		Request: rand.Text(), Action: action, Caller: q.by, Message: q.in.Message, Force: q.in.Force,
-		Type: q.in.Type, Title: q.in.Title, Wait: q.in.Wait, Jobs: q.in.Jobs,
+		Type: q.in.Type, Title: q.in.Title, Wait: q.in.Wait, Jobs: q.in.Jobs, Served: q.in.Served,
 	}
 }
 
@@ -178,6 +181,9 @@ func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []ap
 	}
 	for _, a := range undecided {
 		names = append(names, a.Node)
+	}
+	if q.in.Served != nil {
+		names = append(names, q.in.Served.Nodes...)
 	}
 	return q.do(ctx, func(tx *tx) error { return tx.MayAsk(ctx, q.in.Action, several(names), names) })
 }

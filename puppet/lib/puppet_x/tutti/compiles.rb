@@ -49,13 +49,18 @@ module PuppetX
           installed? && config['exports'] == 'puppetdb'
         end
 
+        # Returns whether nobody will apply or store the catalog of this compile (ADR 0038).
+        def looks?
+          Puppet.lookup(:tutti_looks) { false }
+        end
+
         # Runs the block as a compile for a node.
         def around(name)
           client = Client.new(config['socket'], hello(name), reconnect: RECONNECT)
           greeting = greeting(client)
           return Puppet.override({ tutti_compile: nil }, 'no node of Tutti') { yield } unless greeting['node'] == true # rubocop:disable Style/ExplicitBlockArgument
 
-          compile = Compile.new(name, client, recorded: greeting['recorded'] == true, puppetdb: puppetdb?)
+          compile = Compile.new(name, client, recorded: greeting['recorded'] == true, puppetdb: puppetdb? && !looks?)
           compile.keys.outer = Puppet.lookup(:lookup_key_recorder) { nil }
           Puppet.override({ tutti_compile: compile, lookup_key_recorder: compile.keys }, 'a compile with Tutti') do
             handed(compile) { yield } # rubocop:disable Style/ExplicitBlockArgument
