@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
 )
 
 // moduleFleet is the fleet file of the site, with the Puppet Server as a node.
@@ -42,8 +43,7 @@ case $trusted['certname'] {
 // the installation, Tutti uses the reads and exports of compiles to order the runs and to wake readers, as
 // with `puppet apply`. Forbidden requests to the module's socket must get no answer.
 func (s *puppetSite) withModule(t *testing.T) {
-	s.join(t, s.server)
-	s.setFleet(t, s.withSecrets(t, moduleFleet))
+	s.setFleet(t, s.withSecrets(t, moduleFleet)) // the server's host has joined before
 	s.manifest(t, moduleSite+secretSites)
 	s.installModule(t)
 	sh(t, s.server, "systemctl start --no-block puppetserver")
@@ -106,6 +106,14 @@ func (s *puppetSite) withModule(t *testing.T) {
 	})
 	t.Run("a run that others start gets the same catalog", func(t *testing.T) {
 		sh(t, second, "puppet agent --test")
+		converges(t)
+	})
+	t.Run("a comparison of environments gets the same answers", func(t *testing.T) {
+		sh(t, s.server, `cd /etc/puppet/code/environments; rm -rf branch; cp -r production branch; sed -i 's/of web-01:/from web-01:/' branch/manifests/site.pp`)
+		out, code := s.diff(t, "production..branch", "puppet")
+		if code != cli.ExitDiffers || !strings.Contains(out, "equal: 1; differ: 1; not compared: 0") || !strings.Contains(out, "of web-01: hello") {
+			t.Errorf("exit code %d: %s", code, out)
+		}
 		converges(t)
 	})
 	t.Run("without its agent there is no catalog", func(t *testing.T) {

@@ -149,6 +149,8 @@ func TestPuppetServer(t *testing.T) {
 
 	t.Run("runs that others start", s.foreignRuns)
 
+	t.Run("two environments are compared", s.comparesEnvironments)
+
 	t.Run("the Puppet Server stops in the middle", func(t *testing.T) {
 		s.manifest(t, "exec { '/bin/sh -c \"touch /run/e2e-mid; until test -e /run/e2e-go; do sleep 0.1; done\"': creates => '/run/e2e-go' } -> file { '/var/tmp/e2e-end': content => 'x' }")
 		j := start(t, s.LabFleet, "deploy", tutti.ModeApply)

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,7 +29,8 @@ type ownPuppet struct {
 	disabled string
 	changes  []string
 	large    bool
-	long     int // of a parameter
+	many     int  // how many resources a catalog of a Puppet Server has
+	unknown  bool // whether the content of its files is not known
 }
 
 func (p *ownPuppet) Status() (tutti.PuppetStatus, error) {
@@ -92,7 +94,19 @@ func (p *ownPuppet) Served(_ context.Context, environment, key string, nodes []t
 		return tutti.Errorf(tutti.CodeInvalid, "no such environment")
 	}
 	for _, n := range nodes {
-		catalog, failed := json.RawMessage(`{"resources": {"File[/x]": {"parameters": {"content": "`+environment+strings.Repeat("-", p.long)+`"}}}, "sources": {}, "lib": "x"}`), ""
+		resources := map[string]any{"File[/x]": map[string]any{"parameters": map[string]string{"content": environment}}}
+		for i := range max(0, p.many-1) {
+			resources[fmt.Sprintf("File[/%03d]", i)] = map[string]any{"parameters": map[string]string{"content": environment + strings.Repeat("-", 50)}}
+		}
+		whole := map[string]any{"resources": resources, "lib": "x"}
+		if !p.unknown {
+			whole["sources"] = map[string]string{}
+		}
+		catalog, err := json.Marshal(whole)
+		if err != nil {
+			return err
+		}
+		failed := ""
 		if n == "bad-01" {
 			catalog, failed = nil, "no class in "+environment
 		}

@@ -52,6 +52,13 @@ func (n *Node) Obeys() {
 			out.Diff = &tutti.CatalogDiff{Changes: []tutti.CatalogChange{
 				{Kind: tutti.ChangeAdded, Resource: "File[/x]", Text: "\x1b[1mloud"}, {Kind: "a later kind"},
 			}}
+		case tutti.RemoteCompare:
+			if q.Served.A == "old" { // this answer lies about the nodes and the environments
+				out.Served = []tutti.ServedDiff{
+					{Node: "other", Diff: &tutti.CatalogDiff{}}, {Node: "web-01"}, {Node: "web-02", Failed: map[string]string{"new": "no\nclass", "third": "x"}},
+					{Node: "web-03", Diff: &tutti.CatalogDiff{Left: -1}}, {Node: "web-03", Failed: map[string]string{"new": "twice"}},
+				}
+			}
 		case tutti.RemoteCheck:
 			out.Check = &tutti.CodeChecked{Problems: []tutti.CodeProblem{
 				{Level: tutti.ProblemError, File: "manifests/site.pp", Line: 3, Message: "\x1b[1mloud"}, {Level: "a later level"},
@@ -113,6 +120,16 @@ func TestRemotes(t *testing.T, side Side) {
 	want(t, "a comparison", &tutti.CatalogDiff{Changes: []tutti.CatalogChange{{Kind: tutti.ChangeAdded, Resource: "File[/x]", Text: "\ufffd[1mloud"}}, Left: 1}, diff, nil)
 	check := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteCheck, Jobs: []tutti.JobID{"diff-1"}, On: `node == "db-01"`})["db-01"].Check
 	want(t, "a check", &tutti.CodeChecked{Problems: []tutti.CodeProblem{{Level: "error", File: "manifests/site.pp", Line: 3, Message: "\ufffd[1mloud"}}, Left: 1}, check, nil)
+	served := func(a string) api.NodesQuestion {
+		return api.NodesQuestion{Action: tutti.RemoteCompare, On: `node == "db-01"`, Served: &tutti.ServedQuestion{A: a, B: "new", Nodes: []tutti.NodeName{"web-01", "web-02", "web-03"}}}
+	}
+	want(t, "what a Puppet Server compiles", []tutti.ServedDiff{
+		{Node: "web-01", Failed: map[string]string{"new": "the node's answer has no comparison"}}, {Node: "web-02", Failed: map[string]string{"new": "no\nclass"}},
+		{Node: "web-03", Diff: &tutti.CatalogDiff{Changes: []tutti.CatalogChange{}}},
+	}, Asked(t, server, served("old"))["db-01"].Served, nil)
+	want(t, "an answer without a comparison", tutti.RemoteFailed, Asked(t, server, served("first"))["db-01"].Verdict, nil)
+	several, nowhere := served("old"), served("../x")
+	several.On = "connected"
 	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(api.NodesQuestion{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
 	want(t, "disable", is{"db-01": ok}, verdicts(api.NodesQuestion{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
 	all := Asked(t, server, api.NodesQuestion{Action: tutti.RemoteStatus, On: "connected"})
@@ -129,6 +146,10 @@ func TestRemotes(t *testing.T, side Side) {
 		{"a diff of one job", api.NodesQuestion{Action: tutti.RemoteDiff, Jobs: []tutti.JobID{"diff-1"}}, tutti.CodeInvalid},
 		{"a check of two jobs", api.NodesQuestion{Action: tutti.RemoteCheck, Jobs: []tutti.JobID{"diff-1", "diff-2"}}, tutti.CodeInvalid},
 		{"jobs of another action", api.NodesQuestion{Action: tutti.RemoteStatus, Jobs: []tutti.JobID{"diff-1", "diff-2"}}, tutti.CodeInvalid},
+		{"two hosts of a Puppet Server", several, tutti.CodeInvalid},
+		{"an environment that is a path", nowhere, tutti.CodeInvalid},
+		{"no environments", api.NodesQuestion{Action: tutti.RemoteCompare, On: `node == "db-01"`}, tutti.CodeInvalid},
+		{"environments for another action", api.NodesQuestion{Action: tutti.RemoteStatus, Served: several.Served}, tutti.CodeInvalid},
 		{"nobody", api.NodesQuestion{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
 		{"for ever", api.NodesQuestion{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
 		{"a message that is not one line", api.NodesQuestion{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},

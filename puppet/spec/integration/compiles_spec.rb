@@ -351,6 +351,12 @@ RSpec.describe 'compiles on a Puppet Server' do
       expect(agent.asked('collect')).to eq([])
     end
 
+    it 'hands over and stores nothing of a compile for a comparison' do
+      expect(compile('web-01', 'looks')).to eq('files' => { '/peer' => 'of other', '/own' => 'x' })
+      expect(agent.asked('compiled')).to eq([])
+      expect(File.exist?('stored')).to be(false)
+    end
+
     it 'gives PuppetDB no catalog whose exports Tutti has not taken' do
       agent.on('compiled') { { ok: false, code: 'refused', error: 'no grant' } }
       expect(compile('web-01', 'daemon')['error']).to match(/tutti: compiled: no grant \(refused\)/)

@@ -95,10 +95,20 @@ def came(catalog)
   { 'files' => catalog.resources.select { |resource| resource.type == 'File' }.to_h { |resource| [resource.title, resource[:content]] } }
 end
 
+# Compiles as for a comparison of environments: nobody stores or applies the catalog.
+def look(name, environment, facts)
+  require 'puppet_x/tutti/compiles'
+  PuppetX::Tutti::Compiles.install
+  node = Puppet::Node.indirection.find(name, facts: facts, environment: environment)
+  Puppet.override({ tutti_looks: true }, 'a look') { came(Puppet::Parser::Compiler.compile(node)) }
+end
+
 def compile(name, uuid)
   environment = Puppet.lookup(:environments).get!('production')
   Puppet.override(current_environment: environment, trusted_information: Puppet::Context::TrustedInformation.new('remote', name, {})) do
     facts = Puppet::Node::Facts.new(name, 'networking' => {})
+    return look(name, environment, facts) if uuid == 'looks'
+
     came(Puppet::Resource::Catalog.indirection.find(name, facts: facts, facts_format: 'application/json', environment: environment,
                                                           transaction_uuid: uuid))
   end

@@ -76,6 +76,7 @@ module PuppetX
         Puppet::FileServing::Metadata.indirection.terminus_class = :file_server
         Puppet::ApplicationSupport.configure_indirector_routes('server')
         Puppet::Node.indirection.cache_class = nil
+        Compiles.install if Puppet[:storeconfigs_backend].to_s == 'tutti' # as the termini do it on this Puppet Server
         Puppet::SSL::Oids.register_puppet_oids
         Puppet::SSL::Oids.load_custom_oid_file(Puppet[:trusted_oid_mapping_file])
       end
