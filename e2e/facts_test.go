@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 const factsFleet = `
@@ -89,20 +90,20 @@ func TestFacts(t *testing.T) {
 	if got := sh(t, host(t, "node-01"), "cat /var/tmp/e2e-role"); got != "db" {
 		t.Errorf("after a run that was ordered at once the role is %q", got)
 	}
-	queried(t, api.Query{Of: api.QueryFacts, Where: `has(facts.e2e_role)`, Show: []string{"e2e_role"}}, `node-01 ["db"]`)
-	queried(t, api.Query{Of: api.QueryResources, Where: `resource.title == "/var/tmp/e2e-role"`, Show: []string{"file", "hidden"}},
+	queried(t, fleet, api.Query{Of: api.QueryFacts, Where: `has(facts.e2e_role)`, Show: []string{"e2e_role"}}, `node-01 ["db"]`)
+	queried(t, fleet, api.Query{Of: api.QueryResources, Where: `resource.title == "/var/tmp/e2e-role"`, Show: []string{"file", "hidden"}},
 		`node-01 ["manifests/site.pp" ["content"]]`)
-	queried(t, api.Query{Of: api.QueryClasses, On: `facts.os.family == "Debian"`, Where: `class.name == "main"`, Show: []string{"name"}},
+	queried(t, fleet, api.Query{Of: api.QueryClasses, On: `facts.os.family == "Debian"`, Where: `class.name == "main"`, Show: []string{"name"}},
 		`node-01 ["main"]`, `node-02 ["main"]`, `node-03 ["main"]`)
 }
 
 // The function `queried` waits until the nodes have sent what the query needs, and compares the answer.
-func queried(t *testing.T, in api.Query, want ...string) {
+func queried(t *testing.T, f *stage.LabFleet, in api.Query, want ...string) {
 	t.Helper()
 	var got []string
 	eventually(t, "an answer to a query", func() bool {
 		got = nil
-		err := fleet.Client.Query(t.Context(), in, func(n api.QueriedNode) error {
+		err := f.Client.Query(t.Context(), in, func(n api.QueriedNode) error {
 			for _, row := range n.Rows {
 				got = append(got, fmt.Sprintf("%s %s", n.Node, row.Values))
 			}

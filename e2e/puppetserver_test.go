@@ -17,6 +17,7 @@ import (
 const siteFleet = `
 fleet: site
 mode: agent
+inventory: {facts: true, resources: true}
 groups:
   web: {nodes: [web-01, web-02]}
 plans:
@@ -61,6 +62,9 @@ func TestPuppetServer(t *testing.T) {
 		if report != id {
 			t.Errorf("the last report is of %s, the run was %s", report, id)
 		}
+		queried(t, s.LabFleet, api.Query{Of: api.QueryFacts, Where: `facts.os.family == "Debian"`, Show: []string{"networking.hostname"}}, `web-01 ["web-01"]`, `web-02 ["web-02"]`)
+		queried(t, s.LabFleet, api.Query{Of: api.QueryResources, Where: `resource.type == "File" && resource.title == "/var/tmp/e2e-site"`, Show: []string{"hidden"}},
+			`web-01 [["content"]]`, `web-02 [["content"]]`)
 	})
 
 	t.Run("a node joins with its certificate", s.joinsByCertificate)

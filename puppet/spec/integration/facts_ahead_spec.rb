@@ -182,6 +182,13 @@ RSpec.describe 'facts that are collected ahead' do
     expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])
   end
 
+  it 'are told also where a plugin keeps the run from starting warm, but no run gets them' do
+    name = 'lib/puppet_x/tutti/canonical.rb'
+    first.write("code/production/modules/m/#{name}", File.read(File.expand_path("../../#{name}", __dir__)))
+    run = second { expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => []) }
+    expect([ages(run), colds(run)]).to match([[], [/canonical.rb is loaded instead/]]), run.said
+  end
+
   it 'are told to be other ones, by name' do
     first.call
     first.write(plugin, fact.call("'two'"))

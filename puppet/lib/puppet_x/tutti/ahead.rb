@@ -22,6 +22,7 @@ module PuppetX
         @out, writer = IO.pipe
         @pid = fork do
           @out.close
+          FactsAhead.pipe = writer
           yield @said
         ensure
           writer.write('.') # without this byte, a process that a fact has started could keep the pipe open for ever

@@ -209,6 +209,11 @@ module PuppetX
         [names.to_h { |name| [name, is[name]] }, *now.zip(others).map { |after, other| after unless after == other }]
       end
 
+      class << self
+        # The end of a pipe that tells the warm parent when its child has ended.
+        attr_accessor :pipe
+      end
+
       # @param dir [String] the directory of the run whose order the collection uses
       # @param preload [Preload, nil] nil if nothing was loaded ahead
       # @param out [IO] the file for the facts
@@ -314,9 +319,13 @@ module PuppetX
         Run.current = Run.new(@order, nil)
       end
 
-      # If the code that was loaded ahead may not be used, this process ends without collecting facts.
+      # If the code that was loaded ahead may not be used, the collection starts again with nothing loaded ahead. No run
+      # gets its facts, but the agent still learns which facts the node has. The parent's pipe stays open until the end.
       def start_over(why)
-        exit unless why.nil?
+        return if why.nil?
+
+        pipe = FactsAhead.pipe
+        exec(@environment, RbConfig.ruby, PROGRAM, '--facts', File.dirname(@dir), unsetenv_others: true, pipe => pipe)
       end
     end
   end
