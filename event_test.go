@@ -43,7 +43,7 @@ var (
 			Counter: 4, Statement: &aStatement,
 			Fleet: tutti.Fleet{
 				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code", ENC: true},
-				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}},
+				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}, {Name: "redhat", Where: `facts.os.family == "RedHat"`}},
 				Grants: []tutti.Grant{{To: "db", Write: []string{"db/**"}, Read: []string{"x"}, Dangerous: true, Types: []tutti.ExportGrant{{
 					Type: "Database", Defined: true, Parameters: []string{"port"}, OwnTitle: true, Tags: []string{"main"}, NoRelations: true, Most: 3,
 				}}, Exports: []string{"File"}}},
@@ -80,6 +80,7 @@ var (
 		&tutti.NodeClassified{Node: aNode, Classification: &tutti.Classification{
 			Classes: map[string]json.RawMessage{"role::db": json.RawMessage(`{"port":5432}`)}, Parameters: map[string]json.RawMessage{"site": json.RawMessage(`"ber"`)}, Environment: "canary",
 		}},
+		&tutti.NodeMatched{Node: aNode, Conditions: aDigest, Matches: []tutti.Match{{Group: "redhat", Unknown: "no facts", Since: at, Facts: aDigest}}},
 		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Row: 2, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true, Moved: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Codes: map[string]tutti.Digest{"canary": aDigest}, Commits: map[string]string{"canary": "1a2b3c4d5e6f, dirty"}, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada", Diff: &tutti.DiffCode{Signed: aDigest, Statement: aStatement, Left: map[tutti.NodeName]string{aNode: "it is not connected"}}},

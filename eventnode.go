@@ -17,7 +17,8 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeBoxed) }, ScopeNode, TrailAlways, KeepLast},
 	{func() Body { return new(NodePinned) }, ScopeNode, TrailOperators, KeepLast},
 	{func() Body { return new(NodeTrusts) }, ScopeNode, TrailOperators, KeepLast},
-	{func() Body { return new(NodeClassified) }, ScopeNode, TrailOperators, KeepLast},
+	{func() Body { return new(NodeClassified) }, ScopeNode, TrailOperators, KeepOwn},
+	{func() Body { return new(NodeMatched) }, ScopeNode, TrailOperators, KeepLast},
 }
 
 // TokenCreated creates a token with which one key may join, or several keys. Hash is the digest of the token's

@@ -228,6 +228,10 @@ type Group struct {
 	// Trusted is a condition in CEL over the Puppet certificate of a node. If it is set, it decides which nodes are in the
 	// group, and Nodes is empty.
 	Trusted string `json:"trusted,omitempty"`
+	// Where is a condition in CEL over facts, classes of the ENC and the Puppet certificate of a node (ADR 0041). If it is
+	// set, it decides which nodes are in the group, and Nodes is empty. A node chooses its own facts, so such a group can
+	// only be a target: it gives nothing to its nodes.
+	Where string `json:"where,omitempty"`
 	// Program is the program of the group's nodes. If Program is empty, the fleet's program counts.
 	Program Program `json:"program,omitempty"`
 	// Environment is the environment of the group's nodes (see Fleet.EnvironmentOf).
@@ -247,11 +251,24 @@ type Group struct {
 }
 
 // Joined reports whether the way in which a node joined decides whether the node is in the group: by its token, by a rule,
-// by an approval or by its certificate.
+// by an approval or by its certificate. It also reports true for a group with Where, which lists no nodes.
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
 
 // Named reports whether tokens, rules and approvals may name the group.
-func (g Group) Named() bool { return g.Joined() && g.Trusted == "" }
+func (g Group) Named() bool { return g.Joined() && g.Trusted == "" && g.Where == "" }
+
+// Gives reports whether the group may stand where the operators give something to nodes, or where a compile depends on it.
+func (g Group) Gives() bool { return g.Where == "" }
+
+// GroupOf returns the group with this name, or nil.
+func (f Fleet) GroupOf(name GroupName) *Group {
+	for i := range f.Groups {
+		if f.Groups[i].Name == name {
+			return &f.Groups[i]
+		}
+	}
+	return nil
+}
 
 // Grant allows the nodes of a group to publish and read data that nodes without a grant may not
 // publish or read. Write and Read are key patterns (see ValidatePattern). Types says which

@@ -359,6 +359,9 @@ type NodeView struct {
 	Groups []tutti.GroupName `json:"groups"`
 	// GroupsWhy says for each group why the node is in it.
 	GroupsWhy map[tutti.GroupName]string `json:"groups_why,omitempty"`
+	// Matches are the groups with `where` in which the node is, and those for which nobody knows whether it is in them. These
+	// groups give nothing to the node, so they are not among Groups.
+	Matches []tutti.Match `json:"where,omitempty"`
 	// Environment is the environment that a group of the node names. Environment is empty if no group names one, or if it is
 	// the fleet's environment.
 	Environment string    `json:"environment,omitempty"`

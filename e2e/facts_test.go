@@ -18,6 +18,8 @@ environment: {name: production, path: ./code}
 inventory: {facts: true, resources: true}
 groups:
   keyed: {nodes: [node-01]}
+  debian: {where: 'facts.os.family == "Debian" && facts.os.release.major in ["12", "13"]'}
+  role-db: {where: 'has(facts.e2e_role) && facts.e2e_role == "db"'}
 grants:
   - {to: keyed, exports: [{type: Marked, defined: true}]}
 plans:
@@ -95,6 +97,14 @@ func TestFacts(t *testing.T) {
 		`node-01 ["manifests/site.pp" ["content"]]`)
 	queried(t, fleet, api.Query{Of: api.QueryClasses, On: `facts.os.family == "Debian"`, Where: `class.name == "main"`, Show: []string{"name"}},
 		`node-01 ["main"]`, `node-02 ["main"]`, `node-03 ["main"]`)
+	queried(t, api.Query{Of: api.QueryFacts, On: `"role-db" in groups`, Show: []string{"e2e_role"}}, `node-01 ["db"]`)
+	queried(t, api.Query{Of: api.QueryFacts, On: `"debian" in groups`, Show: []string{"os.family"}},
+		`node-01 ["Debian"]`, `node-02 ["Debian"]`, `node-03 ["Debian"]`)
+	id, err := fleet.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{Target: "role-db"}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&job{id: id, t: t, f: fleet}).end().checkGood()
 }
 
 // The function `queried` waits until the nodes have sent what the query needs, and compares the answer.

@@ -28,3 +28,15 @@ func (s *Server) classify(ctx context.Context, group *errgroup.Group, core *serv
 		return nil
 	})
 }
+
+// The method `match` decides which nodes are in groups with `where`, until ctx ends.
+func (s *Server) match(ctx context.Context, group *errgroup.Group, core *server.Server) {
+	group.Go(func() error {
+		select {
+		case <-core.Ready():
+			core.Matches().Run(ctx)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}

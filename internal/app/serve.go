@@ -22,6 +22,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	group, ctx := errgroup.WithContext(ctx)
 	s.sendReports(ctx, group, core)
 	s.classify(ctx, group, core)
+	s.match(ctx, group, core)
 	d := denier{ctx: ctx, core: core, group: group}
 	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
 		Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,

@@ -86,6 +86,7 @@ var eventViews = map[string]eventView{
 	"node.inventory":    {},
 	"inventory.dropped": {},
 	"node.classified":   {},
+	"node.matched":      {},
 
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},

@@ -95,7 +95,7 @@ func newNodeListCommand(o *options) *cobra.Command {
 			var rows [][]string
 			for _, n := range nodes {
 				rows = append(rows, []string{
-					string(n.Node), connection(n), ago(n.SeenAt, now), stands(n), lastOutcome(n), ago(n.RunAt, now), jobOf(n), orDash(joined(n.Groups)),
+					string(n.Node), connection(n), ago(n.SeenAt, now), stands(n), lastOutcome(n), ago(n.RunAt, now), jobOf(n), orDash(allGroups(n)),
 				})
 			}
 			err = table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tSTANDS\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
@@ -274,7 +274,7 @@ func newNodeShowCommand(o *options) *cobra.Command {
 }
 
 // groupText returns the groups of a node, each with the reason why the node is in it.
-func groupText(n api.NodeView) string {
+func groupText(n api.NodeView, now time.Time) string {
 	var out []string
 	for _, g := range n.Groups {
 		text := string(g)
@@ -283,12 +283,45 @@ func groupText(n api.NodeView) string {
 		}
 		out = append(out, text)
 	}
+	for _, m := range n.Matches {
+		if m.Unknown != "" {
+			continue
+		}
+		text := fmt.Sprintf("%s (where, since %s", m.Group, ago(m.Since, now))
+		if m.Facts != "" {
+			text += ", from facts " + shortCode(m.Facts)
+		}
+		out = append(out, text+")")
+	}
 	return orDash(strings.Join(out, ", "))
 }
 
+// allGroups returns the groups of a node for a table. A question mark follows a group of which nobody knows whether the node
+// is in it.
+func allGroups(n api.NodeView) string {
+	var out []string
+	for _, g := range n.Groups {
+		out = append(out, string(g))
+	}
+	for _, m := range n.Matches {
+		if m.Unknown != "" {
+			m.Group += "?"
+		}
+		out = append(out, string(m.Group))
+	}
+	slices.Sort(out)
+	return joined(out)
+}
+
 func printNode(w io.Writer, n api.NodeView, now time.Time) {
-	printLine(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
-		n.Node, n.Key, groupText(n), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
+	printLine(w, "node      %s\nkey       %s\ngroups    %s\n", n.Node, n.Key, groupText(n, now))
+	for _, m := range n.Matches {
+		if m.Unknown != "" {
+			printLine(w, "unknown   whether it is in group %s: %s\n", m.Group, tutti.InLine(m.Unknown))
+		}
+	}
+	printLine(w, "joined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
+		n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
 	if n.Environment != "" {
 		printLine(w, "code      environment %s\n", n.Environment)
 	}

@@ -21,7 +21,10 @@ type View struct {
 	// Unjoined returns the nodes that the fleet file lists in the target, but that have not joined. The nodes are
 	// sorted. An empty target means the whole fleet. If nobody knows these nodes, Unjoined is nil.
 	Unjoined func(target string) []tutti.NodeName
-	Paused   func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
+	// Undecided returns a line for each node of which nobody knows whether it belongs to the target. If Undecided is nil,
+	// there is no such node.
+	Undecided func(target string) []string
+	Paused    func(tutti.NodeName) string // the reason why no run may begin on the node; empty: runs may begin
 	// Unnoted returns the reason why a node's agent cannot record the runs that Tutti did not start. The result is
 	// empty if the agent can record them. If Unnoted is nil, no node is known to have this problem.
 	Unnoted func(tutti.NodeName) string

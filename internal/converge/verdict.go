@@ -38,7 +38,12 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	lines = append(lines, d.barred()...)
 	stuck := tell("%s waits: %s", waiting) || d.stoppedBy(waiting)
+	undecided := d.undecided()
+	lines = append(lines, undecided...)
 	if d.job.Mode == tutti.ModeCompile && !divergent && len(broken) == 0 && !stuck {
+		if len(undecided) > 0 {
+			return tutti.VerdictPartial, strings.Join(append([]string{d.plan()}, undecided...), "\n")
+		}
 		return tutti.VerdictConverged, d.plan()
 	}
 	away := tell("%s is not connected: %s", absent)
@@ -67,7 +72,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return say(tutti.VerdictStuck)
 	case len(later) > 0:
 		return say(tutti.VerdictDeferred)
-	case away || resting || len(doubted) > 0 || len(gone) > 0 || d.stoppedBy(absent, paused):
+	case away || resting || len(doubted) > 0 || len(gone) > 0 || len(undecided) > 0 || d.stoppedBy(absent, paused):
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
@@ -80,6 +85,15 @@ func (d *decision) unjoined() []tutti.NodeName {
 		return nil
 	}
 	return d.view.Unjoined(d.step.Converge.Target)
+}
+
+// The method `undecided` returns a line for each node that may belong to the target. Nobody knows whether it does, so the
+// step has not reached its goal.
+func (d *decision) undecided() []string {
+	if d.view.Undecided == nil {
+		return nil
+	}
+	return d.view.Undecided(d.step.Converge.Target)
 }
 
 // notJoined says that a node is listed but has not joined. Nodes are often listed before they join, because grants

@@ -20,10 +20,11 @@ func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	return out
 }
 
-// Targeted returns the nodes of a group, or one node. If the target is empty, the result `all` is true. A group
-// includes listed nodes that have not joined yet.
+// Targeted returns the nodes of a group, or one node. If the target is empty or a group with `where`, the result `all` is
+// true. A group includes listed nodes that have not joined yet.
 func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
-	if target == "" {
+	// Any node may become a member of a group with `where`.
+	if target == "" || state.Registry.Conditions.Has(tutti.GroupName(target)) {
 		return true, nil
 	}
 	nodes = Targets(state, slices.Concat(state.Members(target), state.Unjoined(target)))

@@ -280,15 +280,21 @@ func readFacts(ctx context.Context, blobs tutti.Blobs, a asked) (facts map[strin
 	if a.facts == nil || a.facts.Left != "" {
 		return nil, a.lacks(a.facts), nil
 	}
-	content, err := open(ctx, blobs, tutti.InventoryFacts, a.facts)
+	facts, err = ReadFacts(ctx, blobs, a.facts)
+	return facts, "", err
+}
+
+// ReadFacts reads facts that the server holds. The field Blob of the argument is set.
+func ReadFacts(ctx context.Context, blobs tutti.Blobs, held *tutti.Held) (map[string]any, error) {
+	content, err := open(ctx, blobs, tutti.InventoryFacts, held)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	raw, err := io.ReadAll(content)
-	if err == nil {
-		facts, err = selector.ParseFacts(raw)
+	if err != nil {
+		return nil, err
 	}
-	return facts, "", err
+	return selector.ParseFacts(raw)
 }
 
 // The function `open` reads a blob of an inventory. The reader ends with an error if the node has sent more than it may.

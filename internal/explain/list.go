@@ -36,6 +36,7 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 			v.stands(n, standings(n.Node), &view)
 			if !reads {
 				view.Message, view.Failures, view.Trouble, view.Unnoted, view.Why = "", nil, "", "", ""
+				view.Matches = withoutReasons(view.Matches)
 			}
 			out = append(out, view)
 		}
@@ -43,6 +44,17 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 	})
 	slices.SortFunc(out, func(a, b api.NodeView) int { return cmp.Compare(a.Node, b.Node) })
 	return out, err
+}
+
+// The function `withoutReasons` replaces the reasons of matches, because a reason may quote facts.
+func withoutReasons(in []tutti.Match) []tutti.Match {
+	out := slices.Clone(in)
+	for i := range out {
+		if out[i].Unknown != "" {
+			out[i].Unknown = "an operator with the verb read sees the reason"
+		}
+	}
+	return out
 }
 
 // ListJobs implements tutti.Jobs, the latest first. An operator who may only view gets no messages.

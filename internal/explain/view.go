@@ -97,7 +97,7 @@ func (v View) has(name tutti.NodeName) converge.Has {
 func (v View) node(n *fold.Node) api.NodeView {
 	seen, beat := v.Present.Last(n.Node)
 	out := api.NodeView{
-		Node: n.Node, Key: n.Key, Groups: v.Registry.Groups(n), JoinedAt: n.JoinedAt, Certificate: n.Certificate,
+		Node: n.Node, Key: n.Key, Groups: v.Registry.Groups(n), Matches: v.Registry.Matches(n), JoinedAt: n.JoinedAt, Certificate: n.Certificate,
 		SeenAt: seen, Connected: !seen.IsZero() && v.Now.Sub(seen) < v.Silence,
 		Stopped: beat.Stopping, Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Unnoted: beat.Unnoted, Warm: beat.Warm,
 		TooOldFor: v.Present.Lacks(n.Node), Active: v.Engine.Active[n.Node], Trusts: n.Trusts,

@@ -107,6 +107,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	if others != nil {
 		fleet.Environments = r.environments(others, fleet.Environment.Name)
 	}
+	factsHeld(r, fleet.Inventory)
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {
 		fleet.Grants = r.grants(grants)

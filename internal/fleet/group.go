@@ -12,14 +12,16 @@ import (
 // members are the names to which grants, plans and the order between groups may refer.
 type members struct {
 	groups map[tutti.GroupName]bool
-	nodes  map[tutti.NodeName]bool // nodes that a group lists
-	names  []string                // names of groups and nodes, for hints
-	called []string                // names of the groups
+	nodes  map[tutti.NodeName]bool  // nodes that a group lists
+	names  []string                 // names of groups and nodes, for hints
+	called []string                 // names of the groups
+	chosen map[tutti.GroupName]bool // groups with `where`
 }
 
 func membersOf(groups []tutti.Group) members {
-	m := members{groups: map[tutti.GroupName]bool{}, nodes: map[tutti.NodeName]bool{}}
+	m := members{groups: map[tutti.GroupName]bool{}, nodes: map[tutti.NodeName]bool{}, chosen: map[tutti.GroupName]bool{}}
 	for _, g := range groups {
+		m.chosen[g.Name] = !g.Gives()
 		m.groups[g.Name] = true
 		m.names, m.called = append(m.names, string(g.Name)), append(m.called, string(g.Name))
 		for _, n := range g.Nodes {
@@ -32,10 +34,12 @@ func membersOf(groups []tutti.Group) members {
 	return m
 }
 
-// isGroup reports whether there is a group with this name. If there is no such group, isGroup reports a problem that
-// says why a group is needed.
+// isGroup reports whether there is a group with this name in which a node cannot put itself. If there is no such group,
+// isGroup reports a problem that says why a group is needed. A group with `where` can only be a target.
 func (r *reader) isGroup(name text, what, why string) bool {
 	switch {
+	case r.known.chosen[tutti.GroupName(name.string)]:
+		r.report(name.at, ownFacts, "%s: group %q has `where`, so it can only be a target", what, name.string)
 	case r.known.groups[tutti.GroupName(name.string)]:
 		return true
 	case r.known.nodes[tutti.NodeName(name.string)]:
@@ -77,11 +81,13 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
-	var list, joined, condition, removes *yaml.Node
-	complete := r.mapping(e.value, what, fields{
+	var list, joined, condition, chosen, removes *yaml.Node
+	given := map[string]*yaml.Node{}
+	keys := fields{
 		"nodes":       func(n *yaml.Node) { list = n },
 		"joined":      func(n *yaml.Node) { joined = n },
 		"trusted":     func(n *yaml.Node) { condition = n; group.Trusted = trustedText(r, n, what+": trusted") },
+		"where":       func(n *yaml.Node) { chosen = n; group.Where = whereText(r, n, what+": where") },
 		"mode":        func(n *yaml.Node) { group.Program = r.program(n, what, true) },
 		"environment": func(n *yaml.Node) { group.Environment = r.environmentName(n, what+": environment") },
 		"serial":      func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
@@ -89,7 +95,17 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
 		"runs_every":       func(n *yaml.Node) { group.RunsEvery = runsEvery(r, n, what+": runs_every") },
 		"remove_after":     func(n *yaml.Node) { removes = n; group.RemoveAfter = removeAfter(r, n, what+": remove_after") },
-	})
+	}
+	for _, key := range whereKeys {
+		read := keys[key]
+		keys[key] = func(n *yaml.Node) { given[key] = n; read(n) }
+	}
+	complete := r.mapping(e.value, what, keys)
+	for _, key := range whereKeys {
+		if n := given[key]; n != nil && chosen != nil {
+			r.report(n, ownFacts, "%s: a group with `where` can only be a target, so it has no %s", what, key)
+		}
+	}
 	if list != nil && removes != nil {
 		r.report(removes, "use `joined: true` and a rule in `join`, or a token", "%s: remove_after needs `joined: true`: the fleet file lists the nodes of this group", what)
 	}
@@ -105,14 +121,14 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 		return nodes
 	}
 	ways := 0
-	for _, n := range []*yaml.Node{list, joined, condition} {
+	for _, n := range []*yaml.Node{list, joined, condition, chosen} {
 		if n != nil {
 			ways++
 		}
 	}
 	if complete && ways != 1 {
-		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, write `joined: true` and name the group in join tokens and rules, or write `trusted: CONDITION`",
-			"%s: exactly one of `nodes`, `joined` and `trusted` is needed", what)
+		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, write `joined: true` and name the group in join tokens and rules, or write `trusted: CONDITION` or `where: CONDITION`",
+			"%s: exactly one of `nodes`, `joined`, `trusted` and `where` is needed", what)
 	}
 	return nodes
 }

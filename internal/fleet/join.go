@@ -59,7 +59,10 @@ func joinGroups(r *reader, n *yaml.Node, groups []tutti.Group) []tutti.GroupName
 	}
 	var out []tutti.GroupName
 	for _, name := range r.oneOrMore(n, "join: groups") {
-		if !slices.Contains(joined, name.string) {
+		switch {
+		case slices.ContainsFunc(groups, func(g tutti.Group) bool { return string(g.Name) == name.string && !g.Gives() }):
+			r.report(name.at, ownFacts, "join: groups: group %q has `where`, so it can only be a target", name.string)
+		case !slices.Contains(joined, name.string):
 			r.report(name.at, r.suggest(name.string, joined), "join: groups: no group %q with `joined: true`", name.string)
 		}
 		out = append(out, tutti.GroupName(name.string))

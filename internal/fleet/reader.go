@@ -20,6 +20,7 @@ type reader struct {
 	file     string
 	known    members
 	problems []problem
+	factual  []wheres // conditions of groups over facts
 }
 
 type problem struct {

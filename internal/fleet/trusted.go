@@ -52,18 +52,27 @@ func checkTrusted(text string) (*cel.Env, *cel.Ast, error) {
 	if err != nil {
 		return nil, nil, tutti.Wrap(tutti.CodeInternal, err, "conditions of groups")
 	}
+	checked, err := compiled(env, text)
+	if err == nil && checked.OutputType() != cel.BoolType {
+		err = tutti.Errorf(tutti.CodeInvalid, "the condition is a %s, and must be true or false", checked.OutputType())
+	}
+	return env, checked, err
+}
+
+// The function `compiled` parses and checks a condition. A condition whose type depends on a fact is checked when it is used.
+func compiled(env *cel.Env, text string) (*cel.Ast, error) {
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		if first.Location.Line() < 1 { // the error is about the whole condition
-			return nil, nil, tutti.Errorf(tutti.CodeInvalid, "the condition: %s", first.Message)
+			return nil, tutti.Errorf(tutti.CodeInvalid, "the condition: %s", first.Message)
 		}
-		return nil, nil, tutti.Errorf(tutti.CodeInvalid, "line %d, character %d of the condition: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "line %d, character %d of the condition: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
 	}
-	if checked.OutputType() != cel.BoolType {
-		return nil, nil, tutti.Errorf(tutti.CodeInvalid, "the condition is a %s, and must be true or false", checked.OutputType())
+	if out := checked.OutputType(); out != cel.BoolType && out != cel.DynType {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "the condition is a %s, and must be true or false", out)
 	}
-	return env, checked, nil
+	return checked, nil
 }
 
 // affordable returns an error if a condition can cost more than an evaluation may. Such a condition would put some nodes

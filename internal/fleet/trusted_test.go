@@ -68,10 +68,10 @@ grants:
 		`{trusted: 'certname.matches("[")'}`:                                           "invalid matches argument",
 		"{trusted: '" + strings.Repeat("[", 60) + strings.Repeat("]", 60) + " == []'}": "the condition: expression recursion limit",
 		`{trusted: 'trusted.exists(k, trusted.exists(j, trusted[k] == trusted[j]))'}`:  "can cost 463234 operations for each node, at most 2000",
-		`{}`:                              "or write `trusted: CONDITION`",
+		`{}`:                              "or write `trusted: CONDITION` or",
 		`{trusted: trusted.pp_role}`:      "the condition is a string, and must be true or false",
-		`{trusted: 'true', nodes: [a]}`:   "exactly one of `nodes`, `joined` and `trusted`",
-		`{trusted: 'true', joined: true}`: "exactly one of `nodes`, `joined` and `trusted`",
+		`{trusted: 'true', nodes: [a]}`:   "exactly one of `nodes`, `joined`, `trusted` and `where`",
+		`{trusted: 'true', joined: true}`: "exactly one of `nodes`, `joined`, `trusted` and `where`",
 		"{trusted: '" + strings.Repeat(" ", 5000) + "true'}": "at most 4096",
 	} {
 		_, err := fleet.Parse("f", []byte("fleet: x\ngroups: {web: "+source+"}\n"))

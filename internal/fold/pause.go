@@ -51,7 +51,7 @@ func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 			of = s.pausedNodes(now)
 		}
 		if p, found := of[n]; found {
-			return p.why()
+			return s.whyPaused(p, n)
 		}
 		return ""
 	}
@@ -61,14 +61,22 @@ func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
 	var holds *Pause
 	for _, p := range s.PausesAt(now) {
-		if s.Member(p.Target, n) && (holds == nil || p.outlasts(*holds)) {
+		if s.MayBeMember(p.Target, n) && (holds == nil || p.outlasts(*holds)) {
 			holds = &p
 		}
 	}
 	if holds == nil {
 		return ""
 	}
-	return holds.why()
+	return s.whyPaused(*holds, n)
+}
+
+// The method `whyPaused` returns the text of a pause that holds a node.
+func (s *State) whyPaused(p Pause, n tutti.NodeName) string {
+	if s.Member(p.Target, n) {
+		return p.why()
+	}
+	return p.why() + "; nobody knows whether the node is in group " + p.Target
 }
 
 // The method `outlasts` reports whether a pause ends later than another pause.
@@ -79,7 +87,10 @@ func (p Pause) outlasts(other Pause) bool {
 func (s *State) pausedNodes(now time.Time) map[tutti.NodeName]Pause {
 	of := map[tutti.NodeName]Pause{}
 	for _, p := range s.PausesAt(now) {
-		for _, n := range s.Members(p.Target) {
+		for n := range s.Registry.Nodes {
+			if !s.MayBeMember(p.Target, n) {
+				continue
+			}
 			if before, found := of[n]; !found || p.outlasts(before) {
 				of[n] = p
 			}

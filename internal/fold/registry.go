@@ -48,8 +48,10 @@ type Registry struct {
 	epoch   uint64 // the present epoch
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
-	jobs    map[tutti.JobID][]tutti.Digest // the code of each job
-	removed map[tutti.NodeName]bool        // names of nodes that are no longer in the fleet
+	// Conditions are those of the groups with `where`, or nil.
+	Conditions *fleet.Conditions
+	jobs       map[tutti.JobID][]tutti.Digest // the code of each job
+	removed    map[tutti.NodeName]bool        // names of nodes that are no longer in the fleet
 }
 
 // Token lets one machine join, or several machines.
@@ -87,6 +89,7 @@ type Node struct {
 	Inventory *tutti.NodeInventory // what the server holds for queries; nil if it holds nothing
 	// trusted has the groups whose condition fits the node's certificate.
 	trusted []tutti.GroupName
+	matched *tutti.NodeMatched // the groups with `where`, or nil if nothing was found yet
 	// Classified is the last answer of the ENC about the node, or nil.
 	Classified   *tutti.Classification
 	ClassifiedAt time.Time
@@ -127,7 +130,7 @@ func (r *Registry) apply(e tutti.Event) {
 		r.epoch, r.EpochAt = b.Number, e.Seq
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
-		r.Plans, r.PlansCounter = b.Statement, b.Counter
+		r.Plans, r.PlansCounter, r.Conditions = b.Statement, b.Counter, fleet.NewConditions(b.Fleet)
 		for _, n := range r.Nodes {
 			n.trusted = r.members.Trusted(n.Node, n.Certificate)
 		}
@@ -165,10 +168,17 @@ func (r *Registry) apply(e tutti.Event) {
 		r.Acting = b
 	case *tutti.NodeClassified:
 		if n := r.Nodes[b.Node]; n != nil {
-			if n.Classified == nil {
+			switch {
+			case b.Classification == nil:
+				n.FirstAnswer = 0
+			case n.Classified == nil:
 				n.FirstAnswer = e.Seq
 			}
 			n.Classified, n.ClassifiedAt = b.Classification, e.At
+		}
+	case *tutti.NodeMatched:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.matched = b
 		}
 	case *tutti.NodeTrusts:
 		if n := r.Nodes[b.Node]; n != nil {
@@ -301,6 +311,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 		n = old
 		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Pinned = *b, e.At, false, tutti.Pinned{}
 		n.Tickets = Tickets{Machine: n.Tickets.Machine} // this key may have been copied to another machine
+		n.matched = nil                                 // the certificate may be another one
 	default:
 		r.drop(old)
 		if old.keeps {
@@ -357,8 +368,9 @@ func (r *Registry) endUse(n *Node) {
 // ByKey returns the node that owns a key, or nil.
 func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] }
 
-// Groups returns the sorted groups of a node. The groups of a node are the groups that list it, the groups in its
-// join token, and the groups whose condition fits its certificate.
+// Groups returns the sorted groups of a node in which the node cannot put itself: the groups that list it, the groups in
+// its join token, and the groups whose condition fits its certificate. Groups with `where` are not among them, because they
+// can only be targets (see Matches).
 func (r *Registry) Groups(n *Node) []tutti.GroupName {
 	return r.members.GroupsOf(n.Node, n.Groups, n.trusted)
 }

@@ -27,6 +27,8 @@ func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 		isGroup := slices.ContainsFunc(s.Fleet().Groups, func(g tutti.Group) bool { return g.Name == group })
 		absent := s.Unjoined(name)
 		switch {
+		case s.Registry.Conditions.Has(group):
+			return out, tutti.Errorf(tutti.CodeInvalid, "group %s has `where`, so its nodes may read no secret: a node chooses its own facts; use a group with `trusted: CONDITION`, `joined: true` or `nodes`", group)
 		case group != "" && !isGroup:
 			out.Unknown = append(out.Unknown, group)
 			absent = nil

@@ -103,7 +103,8 @@ func (s *State) NoNodes(groups []tutti.Group) error {
 // Member reports whether a node that has joined belongs to a target.
 func (s *State) Member(target string, name tutti.NodeName) bool {
 	n := s.Registry.Nodes[name]
-	return n != nil && (target == "" || target == string(name) || slices.Contains(s.Registry.Groups(n), tutti.GroupName(target)))
+	return n != nil && (target == "" || target == string(name) || slices.Contains(s.Registry.Groups(n), tutti.GroupName(target)) ||
+		s.Registry.in(n, tutti.GroupName(target)))
 }
 
 // Unjoined returns the sorted nodes of a group that have not joined, although the fleet file lists them. If the

@@ -41,6 +41,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.partial, node)
 	delete(l.last, withdrawnKey(node))
 	delete(l.foreign, node)
+	delete(l.answered, node)
 	if !b.Replaced {
 		delete(l.last, pausedKey(tutti.Event{Body: &tutti.Paused{Target: string(node)}}))
 	}
@@ -77,4 +78,21 @@ func needsToken(l *Ledger, e tutti.Event) bool {
 		}
 	}
 	return false
+}
+
+// noteClassified notes the last answer of the ENC about a node, and the first answer since there was none. An order that is
+// older than the first answer is not given.
+func noteClassified(l *Ledger, e tutti.Event) {
+	b := e.Body.(*tutti.NodeClassified)
+	noteLast(l, e)
+	switch {
+	case b.Classification == nil:
+		delete(l.answered, b.Node)
+	case l.answered[b.Node] == 0:
+		l.answered[b.Node] = e.Seq
+	}
+}
+
+func needsClassified(l *Ledger, e tutti.Event) bool {
+	return isLast(l, e) || l.answered[tutti.NodeName(e.Body.ID())] == e.Seq
 }

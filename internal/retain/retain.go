@@ -54,6 +54,8 @@ type Ledger struct {
 	since    map[tutti.NodeName]uint64   // the last claim; only changes of values after this claim count
 	overlays map[overlay]uint64
 	values   map[string]*value
+	// answered has, for each node, the first answer of the ENC since there was none.
+	answered map[tutti.NodeName]uint64
 	tokens   map[tutti.TokenID]time.Time
 	enrolled map[tutti.NodeName]tutti.TokenID
 	keys     map[tutti.NodeName]tutti.NodeKey
@@ -106,6 +108,7 @@ func New() *Ledger {
 		since:    map[tutti.NodeName]uint64{},
 		overlays: map[overlay]uint64{},
 		values:   map[string]*value{},
+		answered: map[tutti.NodeName]uint64{},
 		tokens:   map[tutti.TokenID]time.Time{},
 		enrolled: map[tutti.NodeName]tutti.TokenID{},
 		keys:     map[tutti.NodeName]tutti.NodeKey{},
@@ -146,6 +149,7 @@ var rules = map[string]rule{
 	"node.approved":    {nil, always},
 	"node.rejected":    {nil, always},
 	"node.replaceable": {noteNode, isLastOfNode},
+	"node.classified":  {noteClassified, needsClassified},
 
 	"job.started":  {noteJob, needsJob},
 	"job.finished": {noteFinished, needsJob},

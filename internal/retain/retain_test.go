@@ -73,6 +73,7 @@ func TestNeeded(t *testing.T) {
 	set := func(key string, owner tutti.NodeName) tutti.Body {
 		return &tutti.ValueSet{Key: key, Owner: owner, Value: json.RawMessage("1")}
 	}
+	answer := &tutti.NodeClassified{Node: "n", Classification: &tutti.Classification{}}
 	unset := func(key string, owner tutti.NodeName) tutti.Body { return &tutti.ValueUnset{Key: key, Owner: owner} }
 	seal := func(id string, owner tutti.NodeName) tutti.Body {
 		return &tutti.SecretSealed{Secret: tutti.Secret{Key: "s", ID: id}, Owner: owner}
@@ -119,6 +120,12 @@ func TestNeeded(t *testing.T) {
 		{"not after who joined by it has left; its key stays out", log(token(old), join, leave), seqs{2, 3}},
 		{"that a name may be taken", log(join, &tutti.NodeReplaceable{Node: "n"}), seqs{1, 2}},
 		{"not after it was taken", log(join, &tutti.NodeReplaceable{Node: "n"}, join), seqs{1, 3}},
+
+		{"the first answer of the ENC and the last one", log(join, answer, answer, answer), seqs{1, 2, 4}},
+		{"after there was none, the first one since", log(join, answer, &tutti.NodeClassified{Node: "n"}, answer, answer, answer), seqs{1, 4, 6}},
+		{"that there is none", log(join, answer, answer, &tutti.NodeClassified{Node: "n"}), seqs{1, 4}},
+		{"the first answer about this machine", log(join, answer, leave, join, answer, answer, answer), seqs{1, 3, 4, 5, 7}},
+		{"the last groups with where", log(join, &tutti.NodeMatched{Node: "n"}, &tutti.NodeMatched{Node: "n"}, &tutti.NodeMatched{Node: "m"}), seqs{1, 3, 4}},
 
 		{"all of a job", log(job("j", "a"), &tutti.StepStarted{Job: "j"}, &tutti.StepFinished{Job: "j"}, want("r", "j"), &tutti.RunLost{Run: "r"},
 			&tutti.JobCancelled{Job: "j"}, &tutti.JobFinished{Job: "j"}), seqs{1, 2, 3, 4, 5, 6, 7}},

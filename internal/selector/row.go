@@ -15,6 +15,7 @@ import (
 type Row struct {
 	subject string
 	program cel.Program
+	whole   bool // the expression needs the whole list of groups
 }
 
 // ParseRow reads an expression in which the variable `subject` is a row. The expression can also use node, groups, now
@@ -50,13 +51,16 @@ func ParseRow(subject, text string) (*Row, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "--where %q is a %s; it has to be true or false for a row", text, out)
 	}
 	program, err := env.Program(checked, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptPartialEval))
-	return &Row{subject, program}, tutti.Wrap(tutti.CodeInvalid, err, "--where %q", text)
+	return &Row{subject, program, wholeGroups(checked.NativeRep())}, tutti.Wrap(tutti.CodeInvalid, err, "--where %q", text)
 }
 
 // Holds reports whether the expression is true for a row of a node. The argument hidden has the names of parameters
 // that the row has, but whose values are not known. An error is about this row only, and is not a no.
 func (r *Row) Holds(n Node, row map[string]any, hidden []string, now time.Time) (bool, error) {
-	var input any = map[string]any{"node": string(n.Name), "groups": words(n.Groups), "now": now, r.subject: row}
+	if err := n.whole(); r.whole && err != nil {
+		return false, err
+	}
+	var input any = map[string]any{"node": string(n.Name), "groups": n.groups(), "now": now, r.subject: row}
 	if len(hidden) > 0 {
 		var unknown []*cel.AttributePatternType
 		for _, name := range hidden {

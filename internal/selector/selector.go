@@ -29,8 +29,10 @@ const (
 
 // Node has the properties of a node that an expression can use, except facts.
 type Node struct {
-	Name      tutti.NodeName
-	Groups    []tutti.GroupName
+	Name   tutti.NodeName
+	Groups []tutti.GroupName // also the groups with `where`
+	// Undecided are the groups with `where` of which nobody knows whether the node is in them, with the reason.
+	Undecided map[tutti.GroupName]string
 	Outcome   tutti.Outcome // empty if the node never ran
 	Reason    tutti.Reason
 	LastRun   time.Time // zero if the node never ran; the zero time counts as before all other times
@@ -43,8 +45,17 @@ type Node struct {
 
 // Of returns the properties of a node that the server knows.
 func Of(v api.NodeView) Node {
+	groups, undecided := slices.Clone(v.Groups), map[tutti.GroupName]string{}
+	for _, m := range v.Matches {
+		if m.Unknown != "" {
+			undecided[m.Group] = m.Unknown
+		} else {
+			groups = append(groups, m.Group)
+		}
+	}
+	slices.Sort(groups)
 	return Node{
-		Name: v.Node, Groups: v.Groups, Outcome: v.Outcome, Reason: v.Reason, LastRun: v.RunAt,
+		Name: v.Node, Groups: groups, Undecided: undecided, Outcome: v.Outcome, Reason: v.Reason, LastRun: v.RunAt,
 		Connected: v.Connected, Running: v.Active != "", Paused: v.Paused != "", Agent: v.Version, Puppet: v.Puppet,
 	}
 }
@@ -65,6 +76,7 @@ type Selector struct {
 	program cel.Program
 	facts   []string // top-level names of the facts that the expression uses
 	all     bool     // the expression computes the names of the facts that it uses
+	whole   bool     // the expression needs the whole list of groups
 }
 
 // Parse reads an expression. The empty expression selects every node. Parse returns CodeInvalid with the place of the
@@ -93,6 +105,7 @@ func Parse(text string) (*Selector, error) {
 	}
 	s := &Selector{text: text, program: program}
 	s.facts, s.all = factsOf(checked.NativeRep())
+	s.whole = wholeGroups(checked.NativeRep())
 	return s, nil
 }
 
@@ -142,8 +155,11 @@ func (s *Selector) Facts() (names []string, all bool) { return s.facts, s.all }
 // Decide reports whether a node is selected. If facts is nil, the answer may be NeedsFacts.
 // An error is about this node only.
 func (s *Selector) Decide(n Node, facts map[string]any, now time.Time) (Answer, error) {
+	if err := n.whole(); s.whole && err != nil {
+		return No, err
+	}
 	vars := map[string]any{
-		"node": string(n.Name), "groups": words(n.Groups), "outcome": string(n.Outcome), "reason": string(n.Reason),
+		"node": string(n.Name), "groups": n.groups(), "outcome": string(n.Outcome), "reason": string(n.Reason),
 		"last_run": lastRun(n.LastRun), "now": now, "connected": n.Connected, "running": n.Running, "paused": n.Paused,
 		"agent": n.Agent, "puppet": n.Puppet, "facts": facts,
 	}

@@ -37,7 +37,7 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen, Silence: d.Opts.Silence,
 		Has:      tx.HasNow,
 		Member:   tx.Runs,
-		Unjoined: tx.Unjoined,
+		Unjoined: tx.Unjoined, Undecided: tx.UndecidedLines,
 		Paused:   tx.PausedOrHeld(),
 		Unnoted:  d.unnoted,
 		Hold:     hold,

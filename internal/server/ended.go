@@ -7,3 +7,6 @@ func (s *Server) Ended() operators.Ended { return operators.Ended{Operators: s.O
 
 // ENC returns the store for the answers of the site's ENC.
 func (s *Server) ENC() operators.Classified { return operators.Classified{Operators: s.Operators} }
+
+// Matches returns what decides which nodes are in groups with `where`.
+func (s *Server) Matches() *operators.Matches { return operators.NewMatches(s.Operators) }

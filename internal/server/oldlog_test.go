@@ -363,6 +363,7 @@ groups:
   web: {nodes: [web-01]}
   tokened: {joined: true}
   certified: {trusted: 'trusted.pp_role == "web" && certname != "cert-03"'}
+  matched: {where: '"role::db" in classes || certname == "web-01"'}
 grants:
   - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
   - {to: web, read: [db/**]}
@@ -418,6 +419,7 @@ func everythingHappens(t *testing.T, p *trimming) {
 	must(p.UnsetValue(ctx, "shared/old"))
 	secretsOf(t, p.Fleet, web)
 	must(p.ENC().Classify(ctx, "db-01", &tutti.Classification{Classes: map[string]json.RawMessage{"role::db": json.RawMessage(`{"text":"<&>"}`)}, Environment: "production"}))
+	must(p.Matches().Once(ctx))
 	must(p.ENC().Classify(ctx, "db-01", nil)) // without an answer again, because the runs below do not ask for it
 
 	for _, mode := range []tutti.Mode{tutti.ModeApply, tutti.ModeNoop, tutti.ModeApply} {

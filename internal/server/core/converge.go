@@ -35,7 +35,13 @@ func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
 		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: these numbers must not be below 0", spec.Limit, spec.MaxFailed)
 	}
 	members := tx.Members(spec.Target)
+	if why := tx.WhyUndecided(spec.Target); why != "" && len(members) == 0 {
+		return tutti.Errorf(tutti.CodeConflict, "%s; converge the nodes themselves, or another group, so that they send their facts", why)
+	}
 	if spec.Target != "" && len(members) == 0 {
+		if tx.Registry.Conditions.Has(tutti.GroupName(spec.Target)) {
+			return tutti.Errorf(tutti.CodeNotFound, "no node fits the condition of group %q; see: tutti node show NODE", spec.Target)
+		}
 		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
 	}
 	if len(members) > 0 && !slices.ContainsFunc(members, func(n tutti.NodeName) bool { return tx.WhyObserved(n) == "" }) {

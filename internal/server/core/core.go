@@ -5,6 +5,7 @@ package core
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -120,6 +121,8 @@ type Core struct {
 	// Stored counts, for each node, the bytes of the blobs that the node has sent since its last result. Only the
 	// writer uses this map.
 	Stored map[tutti.NodeKey]int64
+	// MatchInputs is the sequence of the last event that may change who is in a group with `where`.
+	MatchInputs atomic.Uint64
 }
 
 // New returns a core. The function `owner` creates the object that owns the core's writer.

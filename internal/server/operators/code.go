@@ -381,6 +381,9 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		if err := tx.NoNodes(set.Fleet.Groups); err != nil {
 			return false, err
 		}
+		if err := tx.noSecretReaders(set.Fleet); err != nil {
+			return false, err
+		}
 	}
 	plan := explain.UngrantedBy(tx.State, set.Fleet)
 	digests := make([]tutti.Digest, len(plan))

@@ -41,6 +41,9 @@ func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID,
 		}
 		in.Runs = &runs
 	}
+	if err := s.awaitMatches(ctx, in); err != nil {
+		return "", err
+	}
 	var id tutti.JobID
 	err := s.do(ctx, func(tx *tx) error {
 		f := tx.Registry.Fleet
@@ -156,7 +159,10 @@ func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepNa
 	if at < 0 {
 		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(f))
 	}
-	targets, err := fleet.Resolve(f, tx.Registry.Enrolled(), f.Plans[at])
+	if err := tx.allDecided(f.Plans[at]); err != nil {
+		return tutti.Plan{}, nil, err
+	}
+	targets, err := fleet.Resolve(f, tx.Registry.Targets(), f.Plans[at])
 	if err == nil {
 		err = tx.allJoined(targets)
 	}

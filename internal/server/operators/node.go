@@ -110,6 +110,9 @@ func (s *Keys) CreateToken(ctx context.Context, in api.CreateToken) (api.Created
 			if slices.Contains(in.Groups, g.Name) && g.Trusted != "" {
 				return tutti.Errorf(tutti.CodeInvalid, "group %s: the certificate of a node decides whether it is in it; a token can name groups with `joined: true`", g.Name)
 			}
+			if slices.Contains(in.Groups, g.Name) && !g.Gives() {
+				return tutti.Errorf(tutti.CodeInvalid, "group %s: its `where` decides whether a node is in it; a token can name groups with `joined: true`", g.Name)
+			}
 		}
 		out.Expires = tx.Now.Add(in.TTL).UTC()
 		tx.Emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires, Uses: usesOf(in)})
