@@ -39,7 +39,7 @@ plans:
 `
 )
 
-func setFleet(t *testing.T, f *servertest.Fleet, text string) {
+func setFleet(t testing.TB, f *servertest.Fleet, text string) {
 	t.Helper()
 	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
 		t.Fatal(err)
