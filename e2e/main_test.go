@@ -165,7 +165,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Program = []string{program}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), releaseLab(), truthLab(), chaosLab()} {
+		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), leadLab(), releaseLab(), truthLab(), chaosLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}
