@@ -97,8 +97,8 @@ func TestFacts(t *testing.T) {
 		`node-01 ["manifests/site.pp" ["content"]]`)
 	queried(t, fleet, api.Query{Of: api.QueryClasses, On: `facts.os.family == "Debian"`, Where: `class.name == "main"`, Show: []string{"name"}},
 		`node-01 ["main"]`, `node-02 ["main"]`, `node-03 ["main"]`)
-	queried(t, api.Query{Of: api.QueryFacts, On: `"role-db" in groups`, Show: []string{"e2e_role"}}, `node-01 ["db"]`)
-	queried(t, api.Query{Of: api.QueryFacts, On: `"debian" in groups`, Show: []string{"os.family"}},
+	queried(t, fleet, api.Query{Of: api.QueryFacts, On: `"role-db" in groups`, Show: []string{"e2e_role"}}, `node-01 ["db"]`)
+	queried(t, fleet, api.Query{Of: api.QueryFacts, On: `"debian" in groups`, Show: []string{"os.family"}},
 		`node-01 ["Debian"]`, `node-02 ["Debian"]`, `node-03 ["Debian"]`)
 	id, err := fleet.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{Target: "role-db"}, Mode: tutti.ModeApply})
 	if err != nil {
