@@ -31,11 +31,15 @@ func (s *puppetSite) comparesEnvironments(t *testing.T) {
 	s.join(t, s.server)
 	s.setFleet(t, strings.Replace(siteFleet, "plans:\n", "  servers: {nodes: [puppet]}\nplans:\n", 1))
 	s.manifest(t, "file { '/var/tmp/e2e-secret': content => Sensitive('geheim-1') }")
-	sh(t, s.server, `cd /etc/puppet/code/environments; rm -rf branch broken
+	sh(t, s.server, `cd /etc/puppet/code/environments; rm -rf branch broken ends
 		echo >> production/manifests/site.pp; cp -r production branch; cp -r production broken
 		sed -i 's/geheim-1/geheim-2/' branch/manifests/site.pp
 		cat >> branch/manifests/site.pp <<'END'
 notify { "new on ${trusted['certname']}": }
+END
+		cp -r production ends
+		cat >> ends/manifests/site.pp <<'END'
+if $trusted['certname'] == 'web-01' { inline_template("<% Process.spawn('/bin/sleep', '613.5'); exit!(0) %>") }
 END
 		cat >> broken/manifests/site.pp <<'END'
 if $trusted['certname'] == 'web-02' { fail('not there') }
@@ -52,6 +56,7 @@ END
 			"  added    Notify[new on web-01]", "  added    Notify[new on web-02]",
 		}},
 		{"production..broken", cli.ExitNotCompared, []string{"equal: 1; differ: 0; not compared: 1", "did not compile B: Evaluation Error: Error while evaluating a Function Call, not there"}},
+		{"production..ends", cli.ExitNotCompared, []string{"equal: 1; differ: 0; not compared: 1", "did not compile B: the compile ended the whole process"}},
 		{"production..nowhere", 2, nil},
 	} {
 		out, code := s.diff(t, tc.codes, "puppet")
@@ -69,6 +74,9 @@ END
 	}
 	if _, code := s.diff(t, "production..branch", "web-01"); code != 2 {
 		t.Errorf("a node without a Puppet Server: exit code %d", code)
+	}
+	if got := sh(t, s.server, "pgrep -fx '/bin/sleep 613.5' || true"); got != "" {
+		t.Errorf("a process goes on: %s", got)
 	}
 	if after := sh(t, s.server, servedTree); after != before {
 		t.Errorf("a comparison has changed files of the Puppet Server:\n%s", changedLines(before, after))

@@ -3,14 +3,17 @@ package puppet
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -25,10 +28,15 @@ const (
 	maxServed = 64 << 20
 )
 
+// servedFor is how long a process that compiles for a Puppet Server may take, even if the agent has ended.
+const servedFor = tutti.MaxRemoteWait + time.Minute
+
 // Served compiles catalogs of nodes for an environment of the Puppet Server on this machine, as its user, and stores
 // nothing. The facts are those that the Puppet Server has. Served calls the function `found` once for each node, either
-// with a catalog or with the reason why the environment did not compile. The key is for the digests of secrets in the
-// catalogs. Served returns CodeNotFound if Puppet or the user of a Puppet Server is not there.
+// with a catalog or with the reason why the environment did not compile. If the compile for a node ends the process, this
+// is the reason, and another process goes on with the other nodes. The key is for the digests of secrets in the catalogs.
+// Served returns CodeNotFound if Puppet or the user of a Puppet Server is not there. When it returns, everything that the
+// compiles have started has ended.
 func (l Local) Served(ctx context.Context, environment, key string, nodes []tutti.NodeName, found func(n tutti.NodeName, catalog json.RawMessage, failed string) error) error {
 	install, err := Find(l.Root)
 	if err != nil {
@@ -38,113 +46,165 @@ func (l Local) Served(ctx context.Context, environment, key string, nodes []tutt
 	if err != nil {
 		return tutti.Errorf(tutti.CodeNotFound, "this machine has no Puppet Server: there is no user %s", serverUser)
 	}
-	as, err := credential(account)
-	if err != nil {
-		return err
+	if account.Uid == "0" {
+		return tutti.Errorf(tutti.CodeRefused, "the user %s has all rights: no catalog is compiled", serverUser)
 	}
-	scratch, err := os.MkdirTemp("", "tutti-served-*")
+	removeOld(os.TempDir(), servedFor)
+	scratch, err := os.MkdirTemp("", servedDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
 	launcher, err := launcherIn(scratch)
 	if err == nil {
-		err = give(scratch, int(as.Uid), int(as.Gid))
+		err = give(scratch, account)
 	}
 	if err != nil {
 		return err
 	}
-	input, err := json.Marshal(map[string]any{"environment": environment, "nodes": nodes, "key": key})
-	if err != nil {
-		return err
-	}
-	return served(ctx, serving{install.Ruby, launcher, scratch, as, input}, nodes, found)
+	s := serving{ruby: install.Ruby, launcher: launcher, dir: scratch, account: account, environment: environment, key: key}
+	return s.all(ctx, nodes, found)
 }
 
-// give makes a user and a group the owners of a tree.
-func give(dir string, uid, gid int) error {
+// servedDir begins the names of temporary directories.
+const servedDir = "tutti-served-"
+
+// removeOld removes the directories of processes whose agent was killed.
+func removeOld(dir string, age time.Duration) {
+	all, _ := filepath.Glob(filepath.Join(dir, servedDir+"*"))
+	for _, old := range all {
+		if info, err := os.Lstat(old); err == nil && time.Since(info.ModTime()) > age {
+			_ = os.RemoveAll(old)
+		}
+	}
+}
+
+// give makes a user the owner of a tree.
+func give(dir string, u *user.User) error {
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return err
+	}
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(path, uid, gid))
 	})
 }
 
-func credential(u *user.User) (*syscall.Credential, error) {
-	ids := []string{u.Uid, u.Gid}
-	groups, err := u.GroupIds()
-	if err != nil {
-		return nil, err
-	}
-	var numbers []uint32
-	for _, id := range append(ids, groups...) {
-		n, err := strconv.ParseUint(id, 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		numbers = append(numbers, uint32(n))
-	}
-	if numbers[0] == 0 {
-		return nil, tutti.Errorf(tutti.CodeRefused, "the user %s has all rights: no catalog is compiled", serverUser)
-	}
-	return &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}, nil
-}
-
-// serving is a process that compiles for a Puppet Server.
+// serving starts processes that compile for a Puppet Server. Without an account the processes are of the agent's user.
 type serving struct {
 	ruby, launcher, dir string
-	as                  *syscall.Credential
-	input               []byte
+	account             *user.User
+	environment, key    string
 }
 
-func served(ctx context.Context, s serving, nodes []tutti.NodeName, found func(tutti.NodeName, json.RawMessage, string) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, s.ruby, s.launcher, "--served")
-	cmd.Dir, cmd.WaitDelay, cmd.Env = s.dir, time.Second, append(cleanEnv(), "HOME="+s.dir, "TMPDIR="+s.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also functions that have started something
+// The method `all` compiles for all nodes.
+func (s serving) all(ctx context.Context, nodes []tutti.NodeName, found func(tutti.NodeName, json.RawMessage, string) error) error {
+	for len(nodes) > 0 {
+		left, why, err := s.some(ctx, nodes, found)
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 { // the nodes are compiled in their order
+			if err := found(left[0], nil, why); err != nil {
+				return err
+			}
+			left = left[1:]
+		}
+		nodes = left
+	}
+	return nil
+}
+
+// The method `some` compiles for nodes until the process ends. It returns the nodes that have no result then, and why the
+// process ended.
+func (s serving) some(ctx context.Context, nodes []tutti.NodeName, found func(tutti.NodeName, json.RawMessage, string) error) (left []tutti.NodeName, why string, err error) {
+	input, err := json.Marshal(map[string]any{"environment": s.environment, "nodes": nodes, "key": s.key})
+	if err != nil {
+		return nil, "", err
+	}
+	unit := "tutti-served-" + strconv.FormatInt(time.Now().UnixNano(), 36) + ".scope"
+	argv := []string{"/usr/bin/env", "HOME=" + s.dir, "TMPDIR=" + s.dir, s.ruby, s.launcher, "--served"}
+	if s.account != nil && !systemd() {
+		argv = append([]string{"/usr/bin/setpriv", "--reuid=" + s.account.Uid, "--regid=" + s.account.Gid, "--init-groups", "--"}, argv...)
+	}
+	options := []string{"--property=RuntimeMaxSec=" + strconv.Itoa(int(servedFor.Seconds()))} // also if the agent is killed
+	if s.account != nil {
+		options = append(options, "--uid="+s.account.Uid, "--gid="+s.account.Gid)
+	}
+	cmd := inScope(unit, "Catalogs for a comparison", argv, options...)
+	cmd.Dir, cmd.WaitDelay = s.dir, time.Second
 	var said bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(s.input), &said
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), &said
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	open := map[tutti.NodeName]bool{}
-	for _, n := range nodes {
-		open[n] = true
+	end := func() { endServed(unit, cmd.Process.Pid) }
+	stop := context.AfterFunc(ctx, end)
+	left, bad := s.read(out, nodes, found)
+	if bad != nil {
+		end()
 	}
+	err = cmd.Wait()
+	stop()
+	end() // what the process has started, too
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // something that the compile has started was still there
+	}
+	switch {
+	case bad != nil:
+		return nil, "", bad
+	case ctx.Err() != nil:
+		return nil, "", tutti.Errorf(tutti.CodeDeadline, "the compiles had no end in time: %v", context.Cause(ctx))
+	case cmd.ProcessState.ExitCode() == servedRefuses:
+		return nil, "", tutti.Errorf(tutti.CodeInvalid, "%s", firstLine(said.String(), err))
+	}
+	why = "the compile ended the whole process"
+	if said.Len() > 0 || err != nil {
+		why += ": " + firstLine(said.String(), cmp.Or(err, errors.New("without a word")))
+	}
+	return left, why, nil
+}
+
+// servedRefuses is the exit code of puppet-tutti --served if it cannot compile for any node.
+const servedRefuses = 86
+
+// endServed kills all processes of a scope, or of a session where no systemd is.
+func endServed(unit string, pid int) {
+	if !systemd() {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = exec.CommandContext(ctx, "/usr/bin/systemctl", "kill", "--signal=KILL", unit).Run() // the scope may be gone
+}
+
+// The method `read` reads the results of a process. It returns the nodes without a result.
+func (s serving) read(out io.Reader, nodes []tutti.NodeName, found func(tutti.NodeName, json.RawMessage, string) error) ([]tutti.NodeName, error) {
+	left := slices.Clone(nodes)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, maxServed)
-	var bad error
-	for bad == nil && lines.Scan() {
+	for lines.Scan() {
 		var line struct {
 			Node    tutti.NodeName  `json:"node"`
 			Catalog json.RawMessage `json:"catalog"`
 			Failed  string          `json:"failed"`
 		}
-		switch err := json.Unmarshal(lines.Bytes(), &line); {
-		case err != nil || !open[line.Node] || (line.Catalog == nil) != (line.Failed != ""):
-			bad = tutti.Errorf(tutti.CodeInternal, "puppet-tutti --served says %.200q", lines.Text())
-		default:
-			delete(open, line.Node)
-			bad = found(line.Node, line.Catalog, line.Failed)
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || len(left) == 0 || line.Node != left[0] || (line.Catalog == nil) != (line.Failed != "") {
+			return left, tutti.Errorf(tutti.CodeInternal, "puppet-tutti --served says %.200q", lines.Text())
+		}
+		left = left[1:]
+		if err := found(line.Node, line.Catalog, line.Failed); err != nil {
+			return left, err
 		}
 	}
-	if bad = errors.Join(bad, lines.Err()); bad != nil {
-		cancel()
-	}
-	err = cmd.Wait()
-	switch {
-	case bad != nil:
-		return bad
-	case ctx.Err() != nil:
-		return tutti.Errorf(tutti.CodeDeadline, "the compiles had no end in time: %v", context.Cause(ctx))
-	case err != nil:
-		return tutti.Errorf(tutti.CodeInvalid, "%s", firstLine(said.String(), err))
-	case len(open) > 0:
-		return tutti.Errorf(tutti.CodeInternal, "puppet-tutti --served ended without a word about %d nodes", len(open))
-	}
-	return nil
+	return left, lines.Err()
 }

@@ -51,7 +51,7 @@ func (s *Operators) startDiff(ctx context.Context, in api.StartJob) (tutti.JobID
 			return err
 		}
 		if other := tx.openDiff(); other != "" {
-			return tutti.Errorf(tutti.CodeUnavailable, "job %s compiles for another diff: wait for its end, or cancel it with: tutti job cancel %s", other, other)
+			return tutti.Errorf(tutti.CodeUnavailable, "job %s compiles for another diff: wait for its end, or cancel it with: tutti job cancel %s --now", other, other)
 		}
 		tx.leaveOut(body)
 		id = tx.Engine.NextJob(body.Plan.Name)

@@ -84,13 +84,14 @@ RSpec.describe 'puppet-tutti --served' do
   end
 
   it 'says why a node does not compile, and goes on with the next one' do
-    server('production' => 'node "a" { fail("not today") } node default { notify { "x": } }')
-    %w[a b].each { |name| node(name, {}) }
+    server('production' => 'node "a" { fail("not today") } node "c" { inline_template("<% exit 0 %>") } node default { notify { "x": } }')
+    %w[a b c].each { |name| node(name, {}) }
     write('var/server_data/facts/stranger.json', JSON.generate(name: 'stranger', values: { x: 1 }))
-    found = compile('production', 'a', 'nobody', 'stranger', 'b')
+    found = compile('production', 'a', 'nobody', 'stranger', 'c', 'b')
     expect(found['a']['failed']).to include('not today')
     expect(found['nobody']['failed']).to eq 'this Puppet Server has no facts of the node'
     expect(found['stranger']['failed']).to start_with("nobody knows the node's trusted facts here")
+    expect(found['c']['failed']).to eq 'the code called exit'
     expect(contents(found['b'])).to eq ['Notify[x] ']
   end
 
@@ -100,7 +101,7 @@ RSpec.describe 'puppet-tutti --served' do
     FileUtils.mkdir_p(File.join(@dir, 'code/environments/empty'))
     expect(compile('empty', 'a')['a']['failed']).to include('has no manifest')
     expect(compile('nowhere', 'a')).to be_empty
-    expect([@status.exitstatus, @said]).to eq [1, "this Puppet Server has no environment nowhere\n"]
+    expect([@status.exitstatus, @said]).to eq [86, "this Puppet Server has no environment nowhere\n"]
   end
 
   it 'needs a Puppet Server' do

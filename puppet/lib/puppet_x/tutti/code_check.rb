@@ -199,6 +199,7 @@ module PuppetX
         environment.modules.each do |m|
           next unless inside?(m.path)
 
+          check_fields(m)
           m.unmet_dependencies.each do |d|
             what = "module #{m.name} needs #{d[:name]} #{d[:version_constraint]}".strip
             is = d[:reason] == :missing ? 'which is not there' : "and there is #{d[:mod_details][:installed_version] || 'another version'}"
@@ -207,6 +208,20 @@ module PuppetX
         rescue Puppet::Module::Error, Puppet::Error, ArgumentError => e
           report(:error, File.join(m.path, 'metadata.json'), nil, e.message)
         end
+      end
+
+      # Puppet ignores the dependencies of a module whose metadata.json lacks one of these fields.
+      FIELDS = %w[name author version source license].freeze
+
+      def check_fields(mod)
+        file = File.join(mod.path, 'metadata.json')
+        return unless File.file?(file)
+
+        found = JSON.parse(File.read(file))
+        missing = FIELDS.reject { |name| found[name].is_a?(String) && !found[name].empty? }
+        report(:error, file, nil, "the metadata lack #{missing.join(', ')}, so Puppet does not see what the module needs") unless missing.empty?
+      rescue JSON::ParserError, TypeError
+        nil # another check reports it
       end
 
       # A name is wrong if its module is there and does not define it. If the module is not there, a module may name it for the case

@@ -31,7 +31,7 @@ module PuppetX
           leaves = Leaves.new(catalog)
           resources = catalog.resources.select { |resource| resource.exported || !resource.virtual }
           { 'resources' => resources.to_h { |resource| [Redaction.of(resource.ref), resource(resource, key)] },
-            'edges' => edges(catalog), 'sources' => content.named(leaves.sources, leaves.texts), 'lib' => content.lib }
+            'edges' => edges(catalog), 'sources' => sources(resources, leaves, content), 'lib' => content.lib }
         end
 
         private
@@ -49,6 +49,15 @@ module PuppetX
         def edges(catalog)
           catalog.edges.reject { |edge| edge.source.virtual || edge.target.virtual }
                  .map { |edge| Redaction.of("#{edge.source.ref} -> #{edge.target.ref}") }.sort
+        end
+
+        def sources(resources, leaves, content)
+          content.named(leaves.sources, leaves.texts) unless resources.any? { |resource| later?(resource[:source]) }
+        end
+
+        # Returns whether only the node knows a value. A source may then be any file.
+        def later?(value)
+          value.is_a?(Puppet::Pops::Types::TypeFactory.deferred.implementation_class) || (value.is_a?(Array) && value.any? { |item| later?(item) })
         end
 
         # Returns whether a value may be a secret although it is not Sensitive.

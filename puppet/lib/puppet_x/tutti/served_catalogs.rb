@@ -24,6 +24,9 @@ module PuppetX
       CONFIGURATIONS = %w[/etc/puppetlabs/puppetserver/conf.d/puppetserver.conf /etc/puppet/puppetserver/conf.d/puppetserver.conf].freeze
       DIRECTORY = /^\s*"?(?:master|server)-(conf|code|var|log|run)-dir"?\s*[:=]\s*"?([^"\s#]+)"?/.freeze
 
+      # The exit code if this process cannot compile for any node.
+      REFUSES = 86
+
       def self.start
         out = $stdout.dup
         $stdout.reopen($stderr) # a function may print something
@@ -34,7 +37,7 @@ module PuppetX
         end
       rescue Puppet::Error => e
         warn e.message
-        exit 1
+        exit! REFUSES
       end
 
       # @return [Hash] the directories that puppetserver.conf names, as settings of Puppet
@@ -83,8 +86,10 @@ module PuppetX
 
       def result(name, environment, content)
         { 'catalog' => ComparedCatalog.of(catalog(name, environment), @key, content) }
-      rescue StandardError, SystemStackError, NotImplementedError, LoadError => e
+      rescue StandardError, SystemStackError, ScriptError, NoMemoryError => e
         { 'failed' => e.message.to_s.gsub(/\s+/, ' ').strip[0, 2000] }
+      rescue SystemExit
+        { 'failed' => 'the code called exit' }
       end
 
       # The same steps as in puppet/server/compiler.rb, for a request that prefers its own environment and keeps nothing.
