@@ -40,7 +40,7 @@ var (
 	// bodies has one body of each kind, with every field set.
 	bodies = []tutti.Body{
 		&tutti.FleetSet{
-			Counter: 4, Statement: &aStatement,
+			Where: aDigest, Counter: 4, Statement: &aStatement,
 			Fleet: tutti.Fleet{
 				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code", ENC: true},
 				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}, {Name: "redhat", Where: `facts.os.family == "RedHat"`}},

@@ -29,6 +29,9 @@ type FleetSet struct {
 	Source    string     `json:"source,omitempty"`
 	Counter   uint64     `json:"counter,omitempty"`
 	Statement *Statement `json:"statement,omitempty"`
+	// Where is another one after each push that changes the conditions of groups with `where`, even if an earlier fleet file
+	// had the same conditions: what was found about those is out of date. It is empty if no fleet file had conditions.
+	Where Digest `json:"where,omitempty"`
 }
 
 // Kind implements Body.

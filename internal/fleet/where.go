@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,10 +19,13 @@ import (
 // maxWhereCost limits the work for one node and one condition, in the units of CEL. It is the limit of selectors.
 const maxWhereCost = 100_000
 
+// whereInterrupt is how many steps of a loop in a condition may pass before it looks whether its time is over.
+const whereInterrupt = 10
+
 // Conditions are the conditions of the groups with `where`, sorted by group (ADR 0041).
 type Conditions struct {
-	of     []condition
-	digest tutti.Digest
+	of    []condition
+	where tutti.Digest // FleetSet.Where
 }
 
 type condition struct {
@@ -29,9 +33,9 @@ type condition struct {
 	text  string
 }
 
-// NewConditions returns the conditions of a fleet, or nil if no group has one.
-func NewConditions(fleet tutti.Fleet) *Conditions {
-	out, text := &Conditions{}, ""
+// NewConditions returns the conditions of a fleet, or nil if no group has one. The argument `where` is FleetSet.Where.
+func NewConditions(fleet tutti.Fleet, where tutti.Digest) *Conditions {
+	out := &Conditions{where: where}
 	for _, g := range fleet.Groups {
 		if g.Where != "" {
 			out.of = append(out.of, condition{g.Name, g.Where})
@@ -41,19 +45,36 @@ func NewConditions(fleet tutti.Fleet) *Conditions {
 		return nil
 	}
 	slices.SortFunc(out.of, func(a, b condition) int { return strings.Compare(string(a.group), string(b.group)) })
-	for _, c := range out.of {
-		text += fmt.Sprintf("%q %q\n", c.group, c.text)
-	}
-	out.digest = tutti.DigestOf([]byte(text))
 	return out
 }
 
-// Digest returns a digest of all groups and conditions. It is empty if there are none.
+// The method `text` returns all groups and conditions.
+func (c *Conditions) text() string {
+	text := ""
+	if c != nil {
+		for _, of := range c.of {
+			text += fmt.Sprintf("%q %q\n", of.group, of.text)
+		}
+	}
+	return text
+}
+
+// NextWhere returns FleetSet.Where for the next fleet file. It is that of the last fleet file if the conditions stay as they
+// are.
+func NextWhere(last tutti.Digest, now *Conditions, next tutti.Fleet) tutti.Digest {
+	text := NewConditions(next, "").text()
+	if text == now.text() {
+		return last
+	}
+	return tutti.DigestOf([]byte(string(last) + "\n" + text))
+}
+
+// Digest returns a digest that changes with the groups and conditions. It is empty if there are none.
 func (c *Conditions) Digest() tutti.Digest {
 	if c == nil {
 		return ""
 	}
-	return c.digest
+	return tutti.DigestOf([]byte(string(c.where) + "\n" + c.text()))
 }
 
 // Has reports whether a group has a condition.
@@ -124,11 +145,11 @@ type Known struct {
 }
 
 // Match returns the groups in which a node is, and the groups for which nobody knows this. The result is sorted by group.
-// The node is in no other group with a condition.
-func (m *Matcher) Match(known Known) []tutti.Match {
+// The node is in no other group with a condition. If ctx ends first, nobody knows the rest.
+func (m *Matcher) Match(ctx context.Context, known Known) []tutti.Match {
 	var out []tutti.Match
 	for _, w := range m.of {
-		in, unknown := w.holds(known)
+		in, unknown := w.holds(ctx, known)
 		if !in && unknown == "" {
 			continue
 		}
@@ -142,7 +163,7 @@ func (m *Matcher) Match(known Known) []tutti.Match {
 }
 
 // The method `holds` decides a condition for a node, or says why it cannot be decided.
-func (w where) holds(known Known) (in bool, unknown string) {
+func (w where) holds(ctx context.Context, known Known) (in bool, unknown string) {
 	if w.program == nil {
 		return false, "the server cannot read the condition: upgrade the server"
 	}
@@ -167,8 +188,10 @@ func (w where) holds(known Known) (in bool, unknown string) {
 			return false, "the server cannot evaluate the condition"
 		}
 	}
-	out, _, err := w.program.Eval(input)
+	out, _, err := w.program.ContextEval(ctx, input)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, "the condition takes too long with the facts of this node"
 	case err != nil:
 		text := err.Error()
 		if strings.Contains(text, "no such key") {
@@ -218,7 +241,7 @@ func compileWhere(text string) (where, error) {
 	if err != nil {
 		return where{}, err
 	}
-	program, err := env.Program(checked, cel.CostLimit(maxWhereCost), cel.EvalOptions(cel.OptPartialEval))
+	program, err := env.Program(checked, cel.CostLimit(maxWhereCost), cel.EvalOptions(cel.OptPartialEval), cel.InterruptCheckFrequency(whereInterrupt))
 	if err != nil {
 		return where{}, tutti.Wrap(tutti.CodeInvalid, err, "the condition %q", text)
 	}

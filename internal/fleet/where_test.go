@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,13 +25,29 @@ plans:
   one: {steps: [{run: redhat}, {converge: web}]}
 `
 
+// TestAConditionHasATime: a node that makes a condition slow by the size of its facts is unknown.
+func TestAConditionHasATime(t *testing.T) {
+	keys := map[string]any{}
+	for i := range 5000 {
+		keys[fmt.Sprint("key", i)] = int64(i)
+	}
+	c := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: `facts.a.all(x, facts.a.exists(y, y != x))`}}}, "").Matcher()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the time is over at the first look
+	got := c.Match(ctx, fleet.Known{Node: "a", Facts: map[string]any{"a": keys}})
+	want := []tutti.Match{{Group: "g", Unknown: "the condition takes too long with the facts of this node"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 // TestGroupsByFacts checks in which groups a node is, and for which groups nobody knows. Nothing that is not known is a no.
 func TestGroupsByFacts(t *testing.T) {
 	f, err := fleet.Parse("f", []byte(whereFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	conditions := fleet.NewConditions(f)
+	conditions := fleet.NewConditions(f, "")
 	facts := func(family string, more ...any) map[string]any {
 		out := map[string]any{"os": map[string]any{"family": family}, "is_virtual": false}
 		if len(more) > 0 {
@@ -56,7 +73,7 @@ func TestGroupsByFacts(t *testing.T) {
 	} {
 		tc.known.FactsOf = "sha256:f"
 		got := map[tutti.GroupName]string{}
-		for _, m := range conditions.Matcher().Match(tc.known) {
+		for _, m := range conditions.Matcher().Match(t.Context(), tc.known) {
 			got[m.Group] = m.Unknown
 			if reads := m.Group == "redhat" || m.Group == "large" || m.Group == "virtual"; (m.Facts != "") != reads {
 				t.Errorf("%s: group %s rests on facts %q", tc.reason, m.Group, m.Facts)
@@ -76,7 +93,7 @@ func TestGroupsByFacts(t *testing.T) {
 		t.Errorf("digest %q", conditions.Digest())
 	}
 	var none *fleet.Conditions
-	if none.Digest() != "" || none.Matcher().ReadsFacts() || none.Has("web") || none.Matcher().Match(fleet.Known{}) != nil || none.Groups() != nil {
+	if none.Digest() != "" || none.Matcher().ReadsFacts() || none.Has("web") || none.Matcher().Match(t.Context(), fleet.Known{}) != nil || none.Groups() != nil {
 		t.Error("a fleet without conditions has some")
 	}
 	if m := fleet.NewMembership(f); m.GroupsOf("a", []tutti.GroupName{"redhat", "web"}, nil)[0] != "listed" || len(m.GroupsOf("a", []tutti.GroupName{"redhat", "web"}, nil)) != 1 {
@@ -86,7 +103,7 @@ func TestGroupsByFacts(t *testing.T) {
 
 // A condition of a later release may be unknown here. Then nobody knows who is in the group.
 func TestAConditionOfALaterRelease(t *testing.T) {
-	got := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: `later(facts)`}}}).Matcher().Match(fleet.Known{Node: "a"})
+	got := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: `later(facts)`}}}, "").Matcher().Match(t.Context(), fleet.Known{Node: "a"})
 	if len(got) != 1 || got[0].Unknown != "the server cannot read the condition: upgrade the server" {
 		t.Errorf("%+v", got)
 	}
@@ -94,8 +111,8 @@ func TestAConditionOfALaterRelease(t *testing.T) {
 
 // A node can put any text into its facts. The reason stays short and plain.
 func TestAReasonIsShortAndPlain(t *testing.T) {
-	c := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: `int(facts.x) == 1`}}}).Matcher()
-	got := c.Match(fleet.Known{Node: "a", Facts: map[string]any{"x": "\x1b[2J\n" + strings.Repeat("é", 500)}})
+	c := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: `int(facts.x) == 1`}}}, "").Matcher()
+	got := c.Match(t.Context(), fleet.Known{Node: "a", Facts: map[string]any{"x": "\x1b[2J\n" + strings.Repeat("é", 500)}})
 	if len(got) != 1 || got[0].Unknown == "" || len(got[0].Unknown) > tutti.MaxUnknown || strings.ContainsAny(got[0].Unknown, "\x1b\n") {
 		t.Errorf("%q", got)
 	}
@@ -109,7 +126,7 @@ func TestAConditionThatCostsTooMuch(t *testing.T) {
 		text = fmt.Sprintf(all, v, text)
 	}
 	list := make([]any, 100)
-	got := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: text}}}).Matcher().Match(fleet.Known{Node: "a", Facts: map[string]any{"l": list}})
+	got := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: text}}}, "").Matcher().Match(t.Context(), fleet.Known{Node: "a", Facts: map[string]any{"l": list}})
 	if len(got) != 1 || !strings.Contains(got[0].Unknown, "cost limit") {
 		t.Errorf("%q", got)
 	}
@@ -122,9 +139,9 @@ func TestConditionsSeeFactsInOrder(t *testing.T) {
 		inner[fmt.Sprintf("k%02d", i)] = int64(i)
 	}
 	for _, text := range []string{`facts.map(k, k)[0] == "a"`, `facts.a.map(k, facts.a[k])[0] == 0`, `facts.l[0].map(k, k)[19] == "k19"`} {
-		c := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: text}}}).Matcher()
+		c := fleet.NewConditions(tutti.Fleet{Groups: []tutti.Group{{Name: "g", Where: text}}}, "").Matcher()
 		for range 30 {
-			got := c.Match(fleet.Known{Node: "a", Facts: map[string]any{"l": []any{inner}, "a": inner, "z": "z"}})
+			got := c.Match(t.Context(), fleet.Known{Node: "a", Facts: map[string]any{"l": []any{inner}, "a": inner, "z": "z"}})
 			if len(got) != 1 || got[0].Unknown != "" {
 				t.Errorf("%s: %+v", text, got)
 				break

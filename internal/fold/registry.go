@@ -48,7 +48,8 @@ type Registry struct {
 	epoch   uint64 // the present epoch
 	EpochAt uint64 // the sequence at which the present epoch began; 0 if it began with the log
 	members fleet.Membership
-	// Conditions are those of the groups with `where`, or nil.
+	// Where and Conditions are about the groups with `where`, see FleetSet.Where. Conditions is nil if there are none.
+	Where      tutti.Digest
 	Conditions *fleet.Conditions
 	jobs       map[tutti.JobID][]tutti.Digest // the code of each job
 	removed    map[tutti.NodeName]bool        // names of nodes that are no longer in the fleet
@@ -130,7 +131,8 @@ func (r *Registry) apply(e tutti.Event) {
 		r.epoch, r.EpochAt = b.Number, e.Seq
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
-		r.Plans, r.PlansCounter, r.Conditions = b.Statement, b.Counter, fleet.NewConditions(b.Fleet)
+		r.Plans, r.PlansCounter = b.Statement, b.Counter
+		r.Where, r.Conditions = b.Where, fleet.NewConditions(b.Fleet, b.Where)
 		for _, n := range r.Nodes {
 			n.trusted = r.members.Trusted(n.Node, n.Certificate)
 		}
@@ -174,7 +176,9 @@ func (r *Registry) apply(e tutti.Event) {
 			case n.Classified == nil:
 				n.FirstAnswer = e.Seq
 			}
-			n.Classified, n.ClassifiedAt = b.Classification, e.At
+			if n.Classified, n.ClassifiedAt = b.Classification, e.At; b.Classification == nil {
+				n.matched = nil // it may rest on the answer that is gone
+			}
 		}
 	case *tutti.NodeMatched:
 		if n := r.Nodes[b.Node]; n != nil {

@@ -88,6 +88,7 @@ func noteClassified(l *Ledger, e tutti.Event) {
 	switch {
 	case b.Classification == nil:
 		delete(l.answered, b.Node)
+		delete(l.last, lastKey(tutti.Event{Body: &tutti.NodeMatched{Node: b.Node}})) // it may rest on the answer
 	case l.answered[b.Node] == 0:
 		l.answered[b.Node] = e.Seq
 	}

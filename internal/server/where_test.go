@@ -146,6 +146,29 @@ func TestTheServerDecidesConditions(t *testing.T) {
 	f.has(t, "the name decides", "c", groupsWhy{"redhat": "in", "web": noClasses})
 }
 
+// TestOldDecisionsDoNotComeBack: conditions that were away are decided again, even if an earlier fleet file had the same.
+// Without an ENC, decisions that may rest on its answers are made again, too.
+func TestOldDecisionsDoNotComeBack(t *testing.T) {
+	f := startWhere(t)
+	f.decide(t)
+	f.has(t, "decided", "a", groupsWhy{"redhat": "in", "web": noClasses})
+	f.Push(whereFleet + "# a comment changes nothing\n")
+	f.has(t, "the same conditions", "a", groupsWhy{"redhat": "in", "web": noClasses})
+	f.Push("fleet: shop\nenvironment: {name: production, path: ./code}\ngroups:\n  all: {nodes: [a, b, c]}\n")
+	f.Push(whereFleet)
+	undecided := "the server has not decided the condition yet"
+	f.has(t, "conditions that were away", "a", groupsWhy{"redhat": undecided, "web": undecided})
+	f.decide(t)
+	if err := f.Emit(&tutti.NodeClassified{Node: "a", Classification: &tutti.Classification{}}); err != nil {
+		t.Fatal(err)
+	}
+	f.decide(t)
+	if err := f.Emit(&tutti.NodeClassified{Node: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	f.has(t, "no ENC any more", "a", groupsWhy{"redhat": undecided, "web": undecided})
+}
+
 // TestNodesThatComeAndGo checks nodes that are removed, replaced, conflicted and observed.
 func TestNodesThatComeAndGo(t *testing.T) {
 	f := startWhere(t)

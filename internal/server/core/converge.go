@@ -36,7 +36,7 @@ func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
 	}
 	members := tx.Members(spec.Target)
 	if why := tx.WhyUndecided(spec.Target); why != "" && len(members) == 0 {
-		return tutti.Errorf(tutti.CodeConflict, "%s; converge the nodes themselves, or another group, so that they send their facts", why)
+		return tutti.Errorf(tutti.CodeConflict, "%s; if facts are missing, let the nodes send them with: tutti converge --prove", why)
 	}
 	if spec.Target != "" && len(members) == 0 {
 		if tx.Registry.Conditions.Has(tutti.GroupName(spec.Target)) {

@@ -350,6 +350,7 @@ func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 			if err := tx.MayReplace(ctx, set.Fleet, set.Digest); err != nil {
 				return err
 			}
+			set.Where = fleet.NextWhere(tx.Registry.Where, tx.Registry.Conditions, set.Fleet)
 			done, err = tx.setFleet(tutti.Actor(ctx), set, again == 0 && len(plan) == 0, kept)
 			return err
 		}); err != nil || done {

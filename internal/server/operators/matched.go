@@ -61,6 +61,8 @@ const (
 	matchPause   = 200 * time.Millisecond // between two looks
 	matchAgain   = 30 * time.Second       // after an error
 	matchesAtOne = 200                    // decisions in one transaction
+	matchOne     = 500 * time.Millisecond // for the conditions of one node, which chooses how large its facts are
+	matchSome    = time.Second            // after this, the decisions so far are stored
 	// matchPatience is how long a job waits for the decisions about its groups.
 	matchPatience = 10 * time.Second
 )
@@ -125,14 +127,18 @@ func (m *Matches) Once(ctx context.Context) error {
 	slices.SortFunc(due, func(a, b asked) int { return cmp.Compare(a.known.Node, b.known.Node) })
 	var first error
 	complete := true
-	for some := range slices.Chunk(due, matchesAtOne) {
-		all, err := m.some(ctx, some)
+	for len(due) > 0 {
+		count, all, err := m.some(ctx, due[:min(matchesAtOne, len(due))])
 		if err != nil && first == nil {
 			first = err
 		}
 		if complete = complete && all; ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if count == 0 {
+			return first
+		}
+		due = due[count:]
 	}
 	if complete {
 		m.looked, m.at = true, at
@@ -158,8 +164,10 @@ func subject(b basis, n *fold.Node) asked {
 	return out
 }
 
-// The method `some` decides about some nodes and stores the decisions. It reports whether it has decided about all of them.
-func (m *Matches) some(ctx context.Context, due []asked) (all bool, first error) {
+// The method `some` decides about some nodes and stores the decisions. It returns for how many nodes it has tried this. If an
+// error is not about one node only, it has tried it for none.
+func (m *Matches) some(ctx context.Context, due []asked) (count int, all bool, first error) {
+	began := time.Now()
 	found := make([][]tutti.Match, len(due))
 	skip := make([]bool, len(due))
 	for i := range due {
@@ -176,11 +184,20 @@ func (m *Matches) some(ctx context.Context, due []asked) (all bool, first error)
 				if first == nil {
 					first = tutti.Wrap("", err, "the facts of %s", a.known.Node)
 				}
+				count = i + 1
 				continue
 			}
 		}
-		found[i] = m.matcher.Match(a.known)
+		within, cancel := context.WithTimeout(ctx, matchOne)
+		found[i] = m.matcher.Match(within, a.known)
+		if cancel(); ctx.Err() != nil {
+			return 0, false, ctx.Err()
+		}
+		if count = i + 1; time.Since(began) > matchSome {
+			break
+		}
 	}
+	due = due[:count]
 	var stored []int
 	err := m.Do(ctx, func(tx *core.Tx) error {
 		stored = stored[:0]
@@ -200,12 +217,12 @@ func (m *Matches) some(ctx context.Context, due []asked) (all bool, first error)
 		return nil
 	})
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	for _, i := range stored {
 		m.done[due[i].known.Node] = due[i].basis
 	}
-	return len(stored) == len(due), first
+	return count, len(stored) == len(due), first
 }
 
 func sameMatch(a, b tutti.Match) bool { return a.Group == b.Group && a.Unknown == b.Unknown }
@@ -275,7 +292,7 @@ func (tx *tx) allDecided(plan tutti.Plan) error {
 			continue
 		}
 		if why := tx.WhyUndecided(st.Target()); why != "" {
-			return tutti.Errorf(tutti.CodeConflict, "plan %s, step %s: %s; converge these nodes first, or let the condition check for what not all nodes have", plan.Name, st.Name, why)
+			return tutti.Errorf(tutti.CodeConflict, "plan %s, step %s: %s; if facts are missing, let these nodes send them with: tutti converge --prove; or let the condition check for what not all nodes have", plan.Name, st.Name, why)
 		}
 	}
 	return nil
@@ -283,7 +300,7 @@ func (tx *tx) allDecided(plan tutti.Plan) error {
 
 // noSecretReaders refuses a fleet file in which a group that may read a secret gets `where`.
 func (tx *tx) noSecretReaders(f tutti.Fleet) error {
-	if fleet.NewConditions(f) == nil {
+	if fleet.NewConditions(f, "") == nil {
 		return nil
 	}
 	for _, secret := range tx.Data.Secrets() {
