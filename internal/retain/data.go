@@ -88,12 +88,13 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 		return true
 	}
 	v := l.values[e.Body.ID()]
-	if v.gone || v.last != e.Seq && !slices.Contains(v.pieces, e.Seq) {
+	switch _, unset := e.Body.(*tutti.ValueUnset); {
+	case v.last != e.Seq && (v.gone || !slices.Contains(v.pieces, e.Seq)):
 		return false
-	}
-	if _, unset := e.Body.(*tutti.ValueUnset); !unset {
+	case !unset && !v.gone:
 		return true
 	}
+	// The value is not there any more. If an earlier change counts, the fold needs what has replaced this change.
 	for owner, seq := range v.sets {
 		if l.counts(owner, seq) {
 			return true

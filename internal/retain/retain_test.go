@@ -113,6 +113,11 @@ func TestNeeded(t *testing.T) {
 		{"not after it was unset", log(seal("a", ""), seal("a", ""), unset("s", "")), nil},
 		{"what unset it, as long as a piece counts for its run", log(join, seal("a", "n"), claim, seal("a", "n"), unset("s", "")), seqs{1, 4, 5}},
 
+		{"what replaced a change that counts, also if its node has left", log(join, claim, set("k", "n"), unset("k", ""), set("k", "m"),
+			&tutti.NodeRemoved{Node: "m"}), seqs{1, 3, 5, 6}},
+		{"not after the change does not count any more", log(join, claim, set("k", "n"), unset("k", ""), set("k", "m"),
+			&tutti.NodeRemoved{Node: "m"}, &tutti.RunClaimed{Run: "q", Node: "n"}), seqs{1, 6}},
+
 		{"a token until 30 days after its end", log(token(old + 25*time.Hour)), seqs{1}},
 		{"a token's end as long as the token", log(token(time.Hour), &tutti.TokenRevoked{Token: "t"}), seqs{1, 2}},
 		{"and no longer", log(token(old), &tutti.TokenRevoked{Token: "t"}), nil},

@@ -291,6 +291,40 @@ func TestASnapshotBelowADiff(t *testing.T) {
 	}
 }
 
+// TestASnapshotOfAValueThatIsGone checks a snapshot where a value was published by two nodes, one after the other, and is
+// gone with the second one. The first node has begun no run since.
+func TestASnapshotOfAValueThatIsGone(t *testing.T) {
+	f := servertest.Start(t)
+	one, two := f.Join("db-01"), f.Join("db-02")
+	f.Push(anyFleet)
+	f.Start("both", tutti.ModeApply)
+	for _, n := range []*servertest.Node{one, two} {
+		o := n.MustClaim()
+		n.Gate(wire.Gate{Run: o.Run, CatalogReport: tutti.CatalogReport{Values: []string{"db/ready"}}})
+		if err := n.Publish(o.Run, "db/ready", `"`+string(n.Name)+`"`); err != nil {
+			t.Fatal(err)
+		}
+		n.Finish(o.Run)
+		if n == one {
+			if err := f.UnsetValue(servertest.Operator(), "db/ready"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := f.RemoveNode(servertest.Operator(), "db-02"); err != nil {
+		t.Fatal(err)
+	}
+	cut := len(f.Events())
+	f.PushSite("b")
+	events := f.Events()
+	if err := server.Hydrate(f.Blobs, events); err != nil {
+		t.Fatal(err)
+	}
+	if diff := server.Fold(events).Diff(server.Fold(needed(events[:cut]), events[cut:]), events[len(events)-1].At); diff != "" {
+		t.Errorf("-whole +from the snapshot\n%s", diff)
+	}
+}
+
 func describeAll(events []tutti.Event) []string {
 	var out []string
 	for _, e := range events {
