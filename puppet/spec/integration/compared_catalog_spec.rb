@@ -67,6 +67,12 @@ RSpec.describe 'the catalog of a compile for a diff' do
     expect(text.downcase).not_to match(/opened-secret|71829345|#{['opened-secret'].pack('m0').downcase}/)
   end
 
+  it 'does not know the content of a source that only the node knows' do
+    plain = "file { '/one': source => 'puppet:///modules/m/one' }\nnotify { 'd': message => Deferred('sprintf', ['x']) }\n"
+    expect(JSON.parse(compiled(plain))['sources']).to match('puppet:///modules/m/one' => /\Asha256:/)
+    expect(JSON.parse(compiled("file { '/one': source => [Deferred('sprintf', ['puppet:///modules/m/one'])] }"))['sources']).to be_nil
+  end
+
   it 'is not written by other runs' do
     expect(compiled('notify { "x": }', diff: false)).to be_nil
     expect(compiled('notify { "x": }', mode: 'noop')).to be_nil

@@ -111,4 +111,11 @@ RSpec.describe 'puppet-tutti --check' do
           'modules/web/lib/puppet/functions/x.rb' => code, 'modules/web/templates/a.erb' => "<% #{code.strip} %>")
     expect(File.exist?(mark)).to be(false)
   end
+
+  it 'says which metadata are missing, because Puppet then sees no dependencies' do
+    short = JSON.generate(name: 'me-web', version: '1.0.0', dependencies: [{ name: 'you/gone', version_requirement: '>= 1.0.0' }])
+    expect(check('manifests/site.pp' => '', 'modules/web/metadata.json' => short)).to eq [
+      'warning modules/web/metadata.json:: the metadata lack author, source, license, so Puppet does not see what the module needs'
+    ]
+  end
 end

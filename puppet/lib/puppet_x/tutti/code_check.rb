@@ -196,10 +196,10 @@ module PuppetX
 
       # Puppet itself compares the modules with what their metadata.json says.
       def check_dependencies(environment)
+        trees(environment).each { |path| check_fields(File.join(path, 'metadata.json')) }
         environment.modules.each do |m|
           next unless inside?(m.path)
 
-          check_fields(m)
           m.unmet_dependencies.each do |d|
             what = "module #{m.name} needs #{d[:name]} #{d[:version_constraint]}".strip
             is = d[:reason] == :missing ? 'which is not there' : "and there is #{d[:mod_details][:installed_version] || 'another version'}"
@@ -213,13 +213,12 @@ module PuppetX
       # Puppet ignores the dependencies of a module whose metadata.json lacks one of these fields.
       FIELDS = %w[name author version source license].freeze
 
-      def check_fields(mod)
-        file = File.join(mod.path, 'metadata.json')
+      def check_fields(file)
         return unless File.file?(file)
 
         found = JSON.parse(File.read(file))
         missing = FIELDS.reject { |name| found[name].is_a?(String) && !found[name].empty? }
-        report(:error, file, nil, "the metadata lack #{missing.join(', ')}, so Puppet does not see what the module needs") unless missing.empty?
+        report(:warning, file, nil, "the metadata lack #{missing.join(', ')}, so Puppet does not see what the module needs") unless missing.empty?
       rescue JSON::ParserError, TypeError
         nil # another check reports it
       end
