@@ -27,6 +27,7 @@ type Explains interface {
 	// node. An empty target means the fleet. The error is CodeNotFound if there is no such group or
 	// node.
 	Graph(ctx context.Context, target string) (Graph, error)
+	Overviews
 }
 
 // NodeState is the state of a node under the current code and data.
@@ -48,6 +49,11 @@ const (
 	NodeDisabled NodeState = "disabled" // somebody has disabled Puppet
 	NodeDrifting NodeState = "drifting" // each run corrects something
 )
+
+// NodeStates are all states of nodes, in the order in which people see them.
+var NodeStates = []NodeState{
+	NodeGood, NodeSuspect, NodeStale, NodeWaiting, NodeFailed, NodeDrifting, NodeSilent, NodeDisabled, NodeUnknown, NodeNew,
+}
 
 // NodeStanding is the state of a node, and the reason for it.
 type NodeStanding struct {

@@ -18,7 +18,7 @@ import (
 func newNodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Show and remove nodes"}
 	group(cmd, "Look",
-		newNodeListCommand(o), newNodeShowCommand(o), newNodePendingCommand(o))
+		newNodeListCommand(o), newNodeCausesCommand(o), newNodeShowCommand(o), newNodePendingCommand(o))
 	group(cmd, "Change",
 		newNodeApproveCommand(o), newNodeRejectCommand(o),
 		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: let another machine join under its name",
@@ -126,16 +126,11 @@ func newNodeListCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// nodeStates are all states of nodes, in the order in which commands print them.
-var nodeStates = []api.NodeState{
-	api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeDrifting, api.NodeSilent, api.NodeDisabled, api.NodeUnknown, api.NodeNew,
-}
-
 // knownStates refuses words that are not states of nodes.
 func knownStates(words []string) error {
 	for _, word := range words {
-		if !slices.Contains(nodeStates, api.NodeState(word)) {
-			return tutti.Errorf(tutti.CodeInvalid, "--state: unknown state %q (states: %s)", word, joined(nodeStates))
+		if !slices.Contains(api.NodeStates, api.NodeState(word)) {
+			return tutti.Errorf(tutti.CodeInvalid, "--state: unknown state %q (states: %s)", word, joined(api.NodeStates))
 		}
 	}
 	return nil
@@ -172,7 +167,7 @@ func countStands(nodes []api.NodeView) string {
 // States that this release does not know come last.
 func byState(a, b api.NodeState) int {
 	// an unknown state is not in the list: its index is -1, which becomes the largest unsigned number
-	place := func(s api.NodeState) uint { return uint(slices.Index(nodeStates, s)) }
+	place := func(s api.NodeState) uint { return uint(slices.Index(api.NodeStates, s)) }
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 

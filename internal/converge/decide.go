@@ -117,7 +117,7 @@ func later(a, b time.Time) time.Time {
 // call returns the same events, as with engine.State.Decide. The caller gives the new runs their ids.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
-	if v = s.survey(v); v.Reaction != nil {
+	if v = s.Survey(v); v.Reaction != nil {
 		for _, r := range byEnvironment(v.rollouts) {
 			if released := s.release(v, r); released != nil {
 				return []tutti.Body{released}
@@ -137,8 +137,8 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// The method `survey` returns the view, with the data that is computed once for each decision.
-func (s *State) survey(v View) View {
+// Survey returns the view, with the data that is computed once for each decision.
+func (s *State) Survey(v View) View {
 	v.rollouts, v.halts = rolloutsOf(s, v), &halts{}
 	return v
 }

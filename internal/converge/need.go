@@ -34,6 +34,8 @@ type Standing struct {
 	Foreign bool
 	// Facts is true if the need comes only from changed facts.
 	Facts bool
+	// OtherCode is true if the need comes from code that was pushed after the last run.
+	OtherCode bool
 
 	why string // if `why` is empty, the field Changed contains the reason
 }
@@ -120,7 +122,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	case has.Program == tutti.ProgramAgent && passed.Environment != has.Environment && (passed.Foreign == nil || has.Environment != ""):
 		out.why = elsewhere(passed.Environment, has.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
-		out.why = "its last run had other code"
+		out.OtherCode, out.why = true, "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
 		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, has.Puppet)
 	case has.Classified && !asksENC(passed):

@@ -49,7 +49,7 @@ func (s *State) React(v View) *Reaction {
 	if goesOn {
 		return nil
 	}
-	v = s.survey(v)
+	v = s.Survey(v)
 	due := s.due(v)
 	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Codes: map[string]tutti.Digest{}}
 	for environment, pushed := range s.pushed {
@@ -65,7 +65,7 @@ func (s *State) React(v View) *Reaction {
 
 // Due returns the nodes that should run now by themselves, sorted.
 func (s *State) Due(v View) []tutti.NodeName {
-	return s.due(s.survey(v))
+	return s.due(s.Survey(v))
 }
 
 func (s *State) due(v View) []tutti.NodeName {
@@ -160,7 +160,7 @@ func (s *State) soon(v View) []tutti.NodeName {
 // nodes.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	if v.halts == nil {
-		v = s.survey(v)
+		v = s.Survey(v)
 	}
 	standing, code, reacts := s.reacts(v, n, standing)
 	now, wide := s.urgency(v, standing)

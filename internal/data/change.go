@@ -1,6 +1,10 @@
 package data
 
-import "github.com/tutti-project/tutti"
+import (
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
 
 // Change describes the event that changed the public answer to a question.
 type Change struct {
@@ -8,11 +12,13 @@ type Change struct {
 	By    string         // the actor named in the event
 	Key   string         // key of the value, empty for exports
 	Node  tutti.NodeName // node whose exports changed, or node that joined, was classified or was removed
+	Seq   uint64         // sequence of the event
+	At    time.Time      // time of the event
 }
 
 // changeOf returns the Change for an event, or nil if the event changes no answers.
 func changeOf(e tutti.Event) *Change {
-	c := Change{Event: e.Body.Kind(), By: e.By}
+	c := Change{Event: e.Body.Kind(), By: e.By, Seq: e.Seq, At: e.At}
 	switch b := e.Body.(type) {
 	case *tutti.ValueSet:
 		c.Key = b.Key

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 
@@ -28,22 +29,33 @@ func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
 	var out []api.NodeView
 	err := rd.look(ctx, func(v View) error {
-		paused, standings := v.Paused(v.Now), v.Converge.Standings(converge.View{Has: v.has})
-		reads := v.May(tutti.VerbRead, "") == nil
-		for _, n := range v.Registry.Nodes {
-			view := v.node(n)
-			view.Paused = paused(n.Node)
-			v.stands(n, standings(n.Node), &view)
-			if !reads {
-				view.Message, view.Failures, view.Trouble, view.Unnoted, view.Why = "", nil, "", "", ""
-				view.Matches = withoutReasons(view.Matches)
-			}
+		for view := range v.nodes(v.May(tutti.VerbRead, "") == nil) {
 			out = append(out, view)
 		}
 		return nil
 	})
 	slices.SortFunc(out, func(a, b api.NodeView) int { return cmp.Compare(a.Node, b.Node) })
 	return out, err
+}
+
+// The method `nodes` yields all nodes as a list shows them, with their standings. Without `reads` the views have no texts of
+// nodes.
+func (v View) nodes(reads bool) iter.Seq2[api.NodeView, converge.Standing] {
+	return func(yield func(api.NodeView, converge.Standing) bool) {
+		paused, standings := v.Paused(v.Now), v.Converge.Standings(converge.View{Has: v.has})
+		for _, n := range v.Registry.Nodes {
+			view, st := v.node(n), standings(n.Node)
+			view.Paused = paused(n.Node)
+			v.stands(n, st, &view)
+			if !reads {
+				view.Message, view.Failures, view.Trouble, view.Unnoted, view.Why = "", nil, "", "", ""
+				view.Matches = withoutReasons(view.Matches)
+			}
+			if !yield(view, st) {
+				return
+			}
+		}
+	}
 }
 
 // The function `withoutReasons` replaces the reasons of matches, because a reason may quote facts.
@@ -61,10 +73,21 @@ func withoutReasons(in []tutti.Match) []tutti.Match {
 func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 	var out []api.JobView
 	err := rd.look(ctx, func(v View) error {
-		full, reads := v.Space(), v.May(tutti.VerbRead, "") == nil
+		for view := range v.jobs(v.May(tutti.VerbRead, "") == nil) {
+			out = append(out, view)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// The method `jobs` yields all jobs, the latest first. Without `reads` the views have no messages.
+func (v View) jobs(reads bool) iter.Seq[api.JobView] {
+	return func(yield func(api.JobView) bool) {
+		full := v.Space()
 		for _, id := range slices.Backward(v.Engine.Order) {
 			j := v.Engine.Jobs[id]
-			sum := j.Summary(v.Now)
+			sum := j.Tally()
 			view := api.JobView{Environment: j.Env, Commits: j.Commits,
 				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
 				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
@@ -78,11 +101,11 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
 			if !reads {
 				view.Message = ""
 			}
-			out = append(out, view)
+			if !yield(view) {
+				return
+			}
 		}
-		return nil
-	})
-	return out, err
+	}
 }
 
 // PageValues implements tutti.Values. An operator who may not read values gets only the values that they may set.

@@ -101,12 +101,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	}
 	if st.Need != converge.Nothing {
 		out.before = v.before(name)
-		if f := v.Fleet(); f.Reaction != nil {
-			out.standing.Rests = v.Converge.Rests(converge.View{
-				Now: v.Now, Since: v.Now.Add(-v.Silence), Silence: v.Silence, Seen: v.seen,
-				Has: v.has, Paused: v.Paused(v.Now), Reaction: f.Reaction, Environment: f.Environment.Name, Serial: v.Registry.Serial(),
-			}, name, st)
-		}
+		out.standing.Rests = v.rests()(name)
 	}
 	return out, nil
 }
@@ -164,7 +159,9 @@ func (v View) stands(n *fold.Node, st converge.Standing, view *api.NodeView) {
 	if view.Stands == api.NodeSuspect && st.Need == converge.Nothing {
 		view.Why = cmp.Or(view.Conflicted, converge.NotNoted(view.Unnoted))
 	}
-	switch {
+	switch since := v.since(n.Node, st, view.Puppet); {
+	case !since.IsZero():
+		view.Since = since
 	case st.Run != nil:
 		view.Since = st.Run.EndedAt
 	case st.Need != converge.Nothing: // it never ran

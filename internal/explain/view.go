@@ -74,6 +74,7 @@ type Look func(ctx context.Context, f func(View) error) error
 type Reader struct {
 	histories
 	inventories
+	summaries
 	look  Look
 	past  Past
 	blobs tutti.Blobs
@@ -84,6 +85,7 @@ type Reader struct {
 func New(look Look, past Past, blobs tutti.Blobs) *Reader {
 	rd := &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
 	rd.histories, rd.inventories = histories{rd}, inventories{rd, make(chan struct{}, queriesAtOnce)}
+	rd.summaries = summaries{rd}
 	return rd
 }
 

@@ -18,6 +18,7 @@ type Registry struct {
 	Plans       *tutti.Statement // the statement about the fleet file; nil if the file is not signed
 	// PlansCounter is the highest counter of a signed fleet file.
 	PlansCounter uint64
+	Pushes       map[string]Push             // who made the latest push of each environment, and when
 	Code         map[string]tutti.CodePushed // the latest push of each environment; a released push is no longer held
 	// Digest of code that is current or belongs to a job → the blob of its signed manifest.
 	Signed map[tutti.Digest]tutti.Digest
@@ -100,8 +101,16 @@ type Node struct {
 	replaced, keeps bool // copied from a NodeRemoved, until the next NodeEnrolled of this name
 }
 
+// Push is the event of a push.
+type Push struct {
+	By  string
+	At  time.Time
+	Seq uint64
+}
+
 func newRegistry() *Registry {
 	return &Registry{
+		Pushes:     map[string]Push{},
 		Code:       map[string]tutti.CodePushed{},
 		Signed:     map[tutti.Digest]tutti.Digest{},
 		Statements: map[tutti.Digest]tutti.Statement{},
@@ -140,6 +149,7 @@ func (r *Registry) apply(e tutti.Event) {
 		delete(r.Gone, b.Environment)
 		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
+		r.Pushes[b.Environment] = Push{By: e.By, At: e.At, Seq: e.Seq}
 		if delete(r.Statements, b.Code); b.Statement != nil {
 			r.Statements[b.Code] = *b.Statement
 		}
@@ -158,6 +168,7 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.CodeRetired:
 		if old := r.Code[b.Environment]; b.Gone {
 			delete(r.Code, b.Environment)
+			delete(r.Pushes, b.Environment)
 			r.Gone[b.Environment] = *b
 			r.dropCode(old.Code)
 			r.dropCode(old.Goes())

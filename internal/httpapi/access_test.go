@@ -43,7 +43,7 @@ var routes = map[string]string{
 	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/page": byReaders + " data", "data/effect": byReaders + " data",
 	"secrets/recipients": "data", "secrets/seal": "data", "secrets/recover": "data", "secrets/effect": "data", "secrets/list": byReaders + " data",
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
-	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll,
+	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll, "nodes/causes": byAll, "fleet/watch": byAll,
 	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none",
 	"audit/read": byReaders, "remote/ask": "puppet run",
 }
@@ -92,6 +92,8 @@ func TestEveryRouteAndRole(t *testing.T) {
 			in = api.PushQuery{Fleet: same}
 		case "fleet/set":
 			in = same
+		case "fleet/watch":
+			in = api.WatchFleet{Want: []string{"nothing"}} // otherwise the stream does not end
 		}
 		body, err := json.Marshal(in)
 		if err != nil {

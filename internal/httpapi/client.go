@@ -21,6 +21,7 @@ type Client struct {
 	joins
 	histories
 	inventories
+	overviews
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
@@ -56,7 +57,7 @@ func NewClient(base string, client *http.Client) *Client {
 	own := *client
 	own.CheckRedirect = noRedirect
 	c := &Client{base: base, http: &own}
-	c.joins, c.histories, c.inventories = joins{c}, histories{c}, inventories{c}
+	c.joins, c.histories, c.inventories, c.overviews = joins{c}, histories{c}, inventories{c}, overviews{c}
 	return c
 }
 

@@ -96,6 +96,7 @@ const (
 	callExplainValue = "explain/value"
 	callExplainRes   = "explain/resource"
 	callGraph        = "graph"
+	callCauses       = "nodes/causes"
 	callRunReport    = "runs/report"
 	callJobChanges   = "jobs/changes"
 	callRotateCA     = "ca/rotate"
@@ -103,14 +104,15 @@ const (
 	callFollow       = "operators/follow"
 
 	// These calls do not have JSON as input and output, or they need no certificate (callEnrol and callJoin).
-	callPutBlob  = "blobs/put"
-	callWatchJob = "jobs/watch"
-	callAudit    = "audit/read"
-	callAskNodes = "remote/ask"
-	callRunLog   = "runs/log"
-	callQuery    = "inventory/query"
-	callEnrol    = "enrol"
-	callJoin     = "join"
+	callPutBlob    = "blobs/put"
+	callWatchJob   = "jobs/watch"
+	callWatchFleet = "fleet/watch"
+	callAudit      = "audit/read"
+	callAskNodes   = "remote/ask"
+	callRunLog     = "runs/log"
+	callQuery      = "inventory/query"
+	callEnrol      = "enrol"
+	callJoin       = "join"
 )
 
 // The type `route` describes a call for operators. It contains the function that handles the call, and the
@@ -220,6 +222,7 @@ func (s Services) routes() map[string]route {
 		callExplainValue: takes(reads, answer(s.Explains.ExplainValue)),
 		callExplainRes:   takes(reads, answer(s.Explains.ExplainResource)),
 		callGraph:        takes(views, answer(s.Explains.Graph)),
+		callCauses:       takes(views, list(s.Explains.NodeCauses)),
 
 		callRunReport:  takes(reads, answer(s.Reports.RunReport)),
 		callJobChanges: takes(reads, answer(s.Reports.JobChanges)),
@@ -228,11 +231,12 @@ func (s Services) routes() map[string]route {
 		callShowRotation: takes(views, list(s.Rotations.ShowCARotation)),
 		callFollow:       takes(anybody, answer(s.Rotations.FollowRotation)),
 
-		callWatchJob: {reads, smallBody, true, stream(s.Jobs.WatchJob)},
-		callAudit:    {reads, smallBody, true, stream(s.Audits.ReadAudit)},
-		callAskNodes: {asksPuppet, maxBody, true, stream(s.Remotes.AskNodes)},
-		callRunLog:   {reads, smallBody, true, stream(s.Reports.RunLog)},
-		callQuery:    {reads, smallBody, true, stream(s.Reports.Query)},
+		callWatchJob:   {reads, smallBody, true, stream(s.Jobs.WatchJob)},
+		callWatchFleet: {views, smallBody, true, stream(s.Explains.WatchFleet)},
+		callAudit:      {reads, smallBody, true, stream(s.Audits.ReadAudit)},
+		callAskNodes:   {asksPuppet, maxBody, true, stream(s.Remotes.AskNodes)},
+		callRunLog:     {reads, smallBody, true, stream(s.Reports.RunLog)},
+		callQuery:      {reads, smallBody, true, stream(s.Reports.Query)},
 		callPutBlob: {codes, maxBlob, false, func(w http.ResponseWriter, r *http.Request, body []byte) {
 			out, err := s.Codes.PutBlob(r.Context(), body)
 			write(w, out, err)

@@ -87,10 +87,11 @@ func Judge(n Node) Verdict {
 		return Verdict{State: api.NodeFailed, Why: why, Since: row(runs, func(r Run) bool { return failure(r, n.Puppet) != "" })}
 	}
 	every, from := interval(n)
-	if ago := n.Now.Sub(last.Began()); ago > late*every {
+	if n.Now.Sub(last.Began()) > late*every {
 		return Verdict{
 			State: api.NodeSilent, Since: last.Began(),
-			Why: fmt.Sprintf("its last run began %s ago, and %s: every %s", round(ago), from, every),
+			// The text has no time that goes on, so that it is the same text until the state changes.
+			Why: fmt.Sprintf("Puppet has not run for more than %s, and %s: every %s", late*every, from, every),
 		}
 	}
 	if len(runs) >= driftRuns && corrects(runs[:driftRuns]) {
@@ -181,11 +182,4 @@ func interval(n Node) (every time.Duration, from string) {
 		return n.Puppet.Every, "its puppet.conf says runinterval"
 	}
 	return DefaultEvery, "the default of runinterval is"
-}
-
-func round(d time.Duration) time.Duration {
-	if d > time.Hour {
-		return d.Round(time.Minute)
-	}
-	return d.Round(time.Second)
 }

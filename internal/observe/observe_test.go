@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 			func(n *observe.Node) { n.Puppet.Environment = "production" }, api.NodeFailed, 10 * m, "of environment canary, and its puppet.conf names production"},
 		{"a classifier chose the environment", runs{run(10*m, func(r *observe.Run) { r.Environment = "canary" })}, nil, api.NodeGood, 10 * m, ""},
 		{"three intervals", runs{run(90 * m)}, nil, api.NodeGood, 90 * m, ""},
-		{"more than three intervals", runs{run(91 * m)}, nil, api.NodeSilent, 91 * m, "began 1h31m0s ago, and the default of runinterval is: every 30m0s"},
+		{"more than three intervals", runs{run(91 * m)}, nil, api.NodeSilent, 91 * m, "has not run for more than 1h30m0s, and the default of runinterval is: every 30m0s"},
 		{"more than three intervals of puppet.conf", runs{run(5 * h)}, func(n *observe.Node) { n.Puppet.Every = 2 * h }, api.NodeGood, 5 * h, ""},
 		{"the fleet file knows better than puppet.conf", runs{run(5 * h)}, func(n *observe.Node) { n.Puppet.Every, n.Every = 2*h, h }, api.NodeSilent, 5 * h, "runs_every: every 1h0m0s"},
 		{"a failed run of long ago", runs{run(5*h, fails(tutti.BecauseResources, "x"))}, nil, api.NodeFailed, 5 * h, "resources"},

@@ -129,6 +129,7 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 func lookEverywhere(ctx context.Context, f *servertest.Fleet, job tutti.JobID, run tutti.RunID) map[string]error {
 	out := readEverywhere(ctx, f.Reader, job, run)
 	out["WatchJob"] = f.WatchJob(ctx, api.WatchJob{Job: job}, func(api.Watched) error { return nil })
+	out["WatchFleet"] = (&viewer{}).watch(ctx, f, func() bool { return true })
 	out["ReadAudit"] = f.ReadAudit(ctx, api.ReadAudit{}, func(api.AuditEntry) error { return nil })
 	return out
 }
@@ -153,7 +154,8 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ExplainResource": func() (any, error) {
 			return rd.ExplainResource(ctx, api.ExplainResource{Node: "db-01", Resource: "File[x]"})
 		},
-		"Graph": func() (any, error) { return rd.Graph(ctx, "") },
+		"Graph":      func() (any, error) { return rd.Graph(ctx, "") },
+		"NodeCauses": func() (any, error) { return rd.NodeCauses(ctx) },
 		"PushEffect": func() (any, error) {
 			return rd.PushEffect(ctx, api.PushQuery{Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
 		},

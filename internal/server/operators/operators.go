@@ -14,7 +14,10 @@ type handler struct{ *core.Core }
 
 // Operators handles calls about the work of the fleet. Operators implements api.Jobs, api.Nodes, api.Codes,
 // api.Values, api.Pauses and api.Remotes.
-type Operators struct{ handler }
+type Operators struct {
+	handler
+	overviews
+}
 
 // Keys handles calls about keys. Keys implements api.Tokens, api.Operators, api.Rotations, api.Signings and
 // api.Secrets.
@@ -25,7 +28,7 @@ type Keys struct {
 
 // New returns the handlers of operators.
 func New(of *core.Core) (*Operators, *Keys) {
-	return &Operators{handler{of}}, &Keys{handler: handler{of}}
+	return &Operators{handler{of}, newOverviews(handler{of})}, &Keys{handler: handler{of}}
 }
 
 // tx is a transaction of an operator's call.
