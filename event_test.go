@@ -91,10 +91,10 @@ var (
 		&tutti.LeaseChanged{Job: "deploy-1", Node: aNode, State: tutti.LeaseRefused, Message: "disabled: new disk"},
 		&tutti.RunWanted{Order: tutti.Order{
 			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
-		}, ByFacts: true, Changed: []tutti.Query{{Kind: tutti.QueryValue, Key: "shared/x"}}},
+		}, ByFacts: true, Changed: []tutti.Query{{Kind: tutti.QueryValue, Key: "shared/x"}}, After: aRun},
 		&tutti.RunClaimed{Run: aRun, Node: aNode, Fenced: true},
 		&tutti.RunRefused{Run: aRun, Wants: []tutti.Grant{{Write: []string{"db/a"}}, {Types: []tutti.ExportGrant{{Type: "Service", Parameters: []string{"ensure"}}}, Dangerous: true}}},
-		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
+		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}, After: aRun},
 		&tutti.RunFinished{Result: tutti.Result{
 			Run: aRun, Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "1 resource failed",
 			Failures: []tutti.Failure{{Resource: "File[/x]", File: "site.pp", Line: 3, Column: 7, Message: "no <space> & more"}},

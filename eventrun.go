@@ -24,6 +24,9 @@ type RunWanted struct {
 	// Changed lists questions of the node with changed answers, at most MaxChanged. Changed is set only for a run that
 	// the server wants by itself.
 	Changed []Query `json:"changed,omitempty"`
+	// After is the run of another node in the same step whose last event let this run begin. After is empty if the run
+	// did not wait for another run, or if the server does not know the run. It is only for people.
+	After RunID `json:"after,omitempty"`
 }
 
 // MaxChanged bounds how many questions a RunWanted names.
@@ -126,6 +129,9 @@ type RunGated struct {
 	Catalog Digest      `json:"catalog,omitempty"`
 	// Values are the keys that the catalog publishes.
 	Values []string `json:"values,omitempty"`
+	// After is the run of another node in the same step whose last event let this run go. After is empty if the run was
+	// not held for another run, or if the server does not know the run. It is only for people.
+	After RunID `json:"after,omitempty"`
 }
 
 // Kind implements Body.

@@ -74,7 +74,7 @@ func newJobShowCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show [JOB]",
 		Short:   "Show how a job's steps and runs ended (default: the latest job)",
-		Example: "  tutti job show --changes",
+		Example: "  tutti job show --changes\n  tutti job show converge-81 --path",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
@@ -96,6 +96,9 @@ func newJobShowCommand(o *options) *cobra.Command {
 			if p.note != "" {
 				fmt.Fprintln(cmd.OutOrStdout(), p.note)
 			}
+			if with.path {
+				printPath(cmd.OutOrStdout(), p.job())
+			}
 			if with.changes {
 				changes, err := server.JobChanges(cmd.Context(), p.job().ID)
 				if err != nil {
@@ -110,13 +113,14 @@ func newJobShowCommand(o *options) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&with.path, "path", false, "also show the chain of runs that determined how long the job took")
 	cmd.Flags().BoolVar(&with.reads, "reads", false, "also show what every run read and published")
 	cmd.Flags().BoolVar(&with.changes, "changes", false, "also show changes and failures, each once for all its nodes (reads at most 1,000 reports)")
 	return cmd
 }
 
 // jobParts says which optional parts of a job are shown.
-type jobParts struct{ reads, changes bool }
+type jobParts struct{ reads, changes, path bool }
 
 func jobArg(args []string) tutti.JobID {
 	if len(args) == 0 {
@@ -284,7 +288,8 @@ type jobJSON struct {
 	Runs    []*engine.Run  `json:"runs"`
 	Records []tutti.Record `json:"records,omitempty"`
 
-	Changes *api.JobChanges `json:"changes,omitempty"`
+	Path    []engine.PathPart `json:"path,omitempty"`
+	Changes *api.JobChanges   `json:"changes,omitempty"`
 }
 
 func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job, with jobParts) error {
@@ -293,6 +298,9 @@ func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job,
 		for _, n := range st.Nodes {
 			out.Runs = append(out.Runs, n.Runs...)
 		}
+	}
+	if with.path {
+		out.Path = j.Path()
 	}
 	if with.changes {
 		changes, err := server.JobChanges(cmd.Context(), j.ID)

@@ -134,6 +134,9 @@ func (s *State) Decide(v View) []tutti.Body {
 			out = d.decide()
 		}
 	})
+	if len(out) == 0 {
+		s.decided = s.data.Seq()
+	}
 	return out
 }
 
@@ -160,6 +163,7 @@ type decision struct {
 	phases  map[phase]int // number of nodes in each phase, without the nodes that an exclusive job holds
 	unknown bool          // the order of the nodes is not known yet (see the method `discovering`)
 	started int           // number of runs that this decision has started
+	latest  []happened    // see the method `after`; nil until it is needed
 }
 
 func (d *decision) decide() []tutti.Body {
@@ -269,7 +273,7 @@ func (d *decision) start(seat *seat) {
 	has, _ := d.view.in(d.job, seat.node)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, engine.Usual{Program: has.Program, Environment: has.Environment})
 	order.Proof = seat.standing.Need == Proof && order.Mode == tutti.ModeApply && order.Program != tutti.ProgramAgent
-	wanted := &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts}
+	wanted := &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts, After: d.after(seat)}
 	if d.step.Converge.Reaction {
 		wanted.Changed = seat.standing.Changed[:min(len(seat.standing.Changed), tutti.MaxChanged)]
 	}
@@ -286,8 +290,9 @@ func (d *decision) room(phases ...phase) bool {
 // The method `gate` decides whether a held run stops, goes, or is held longer.
 func (d *decision) gate(seat *seat, spent bool) {
 	r := seat.run
+	after := d.after
 	stop := func(why string) {
-		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: why})
+		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: why, After: after(seat)})
 		d.move(seat, compiling)
 	}
 	outdated := d.state.data.OutdatedOf(seat.node, d.job.ID, 1)
@@ -303,13 +308,14 @@ func (d *decision) gate(seat *seat, spent bool) {
 	case r.Behind() != "":
 		stop(r.Behind())
 	case len(outdated) > 0:
+		after = d.publisher(outdated[0])
 		stop("the answer to " + outdated[0].String() + " has changed since it was read")
 	case d.unknown || !d.before.free(seat.node) || !d.room(applying):
 		if why := d.tooLong(seat); why != "" {
 			stop(why)
 		}
 	default:
-		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo})
+		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, After: d.after(seat)})
 		d.move(seat, applying)
 	}
 }

@@ -156,6 +156,7 @@ func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
 		return nil
 	}
 	compiled := b.CatalogReport
+	r.CompiledSeq = e.Seq
 	r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked, r.Groups = e.At, b.Values, b.Set, &compiled, b.Reads, b.Groups
 	if !r.Full() || !r.Proof {
 		return nil
@@ -185,7 +186,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	if r == nil {
 		return nil
 	}
-	r.Gate, r.GateWhy, r.GatedAt, r.GatedSeq = b.Verdict, b.Reason, e.At, e.Seq
+	r.Gate, r.GateWhy, r.GatedAt, r.GatedSeq, r.GatedAfter = b.Verdict, b.Reason, e.At, e.Seq, b.After
 	if r.CompiledAt.IsZero() {
 		r.Values = b.Values
 	}
@@ -197,7 +198,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 
 func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 	o := b.Order
-	r := &Run{Order: o, ByFacts: b.ByFacts, Changed: b.Changed, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
+	r := &Run{Order: o, ByFacts: b.ByFacts, Changed: b.Changed, WantedAfter: b.After, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
 	s.Runs[o.Run] = r
 	s.Active[o.Node] = o.Run
 	if j := s.Jobs[o.Job]; j != nil {

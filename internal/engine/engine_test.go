@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -225,6 +226,34 @@ func TestAStoppedCompileIsTriedAgain(t *testing.T) {
 	}
 	if got.CriticalPath != 2*time.Second {
 		t.Errorf("critical path %s, want both processes: 2s", got.CriticalPath)
+	}
+}
+
+// TestThePathOfAPlan checks the path of a job with run steps. The runs of a step with a limit follow each other. The log
+// does not say which run let another one begin.
+func TestThePathOfAPlan(t *testing.T) {
+	f := newFleet()
+	a := run("a")
+	a.Run.Limit = 1
+	f.start([]tutti.Step{a, run("b", "a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1", "n2"), "b": targets("n3")})
+	f.settle(t)
+	for _, n := range targets("n1", "n2", "n3") {
+		f.finish(f.active(n), good)
+		f.settle(t)
+	}
+	j := f.state.Jobs["j1"]
+	at := j.StartedAt
+	var nodes []tutti.NodeName
+	for _, p := range j.Path() {
+		if !p.From.Equal(at) || p.Phase == engine.PathWait || p.Phase == engine.PathDecide {
+			t.Errorf("%+v, and the part before it ended at %s", p, at)
+		}
+		if at = p.To; len(nodes) == 0 || nodes[len(nodes)-1] != p.Node {
+			nodes = append(nodes, p.Node)
+		}
+	}
+	if !slices.Equal(nodes, targets("n1", "n2", "n3")) || !at.Equal(j.EndedAt) {
+		t.Errorf("the path has %v and ends at %s, the job at %s", nodes, at, j.EndedAt)
 	}
 }
 

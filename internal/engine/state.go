@@ -141,6 +141,10 @@ type Run struct {
 	ByFacts bool          `json:"by_facts,omitempty"` // the run was wanted only because the node's facts differ
 	Changed []tutti.Query `json:"-"`                  // the reasons of the reaction that wanted the run
 
+	WantedAfter tutti.RunID `json:"wanted_after,omitempty"` // see tutti.RunWanted
+	GatedAfter  tutti.RunID `json:"gated_after,omitempty"`  // see tutti.RunGated
+	CompiledSeq uint64      `json:"-"`                      // sequence of RunCompiled
+
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
 	// CompiledAt is when the node handed over the catalog. A compiled run without a gate

@@ -1,14 +1,15 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
 )
 
 // Summary shows a job in numbers. CriticalPath is the longest chain of run times along the plan's
-// edges, as agents measured them. A converge step has no edges inside. For a converge step, the
-// chain is the longest sum of one node's runs, including the time at their gates.
+// edges, as agents measured them. If the plan has a converge step, CriticalPath is the time that the
+// runs of Job.Path took, without the time until a node claimed an order.
 type Summary struct {
 	Job          tutti.JobID
 	Outcome      tutti.Verdict
@@ -27,6 +28,16 @@ func (j *Job) Summary(now time.Time) Summary {
 		end = now
 	}
 	out.Wall = end.Sub(j.StartedAt)
+	if slices.ContainsFunc(j.Steps, func(st *Step) bool { return st.Converge != nil }) {
+		for _, p := range j.Path() {
+			switch p.Phase {
+			case PathCompile, PathHeld, PathApply, PathStop:
+				out.CriticalPath += p.Took()
+			case PathWanted, PathDecide, PathWait: // no Puppet process is the reason
+			}
+		}
+		return out
+	}
 	paths := newPaths(j)
 	for _, st := range j.Steps {
 		out.CriticalPath = max(out.CriticalPath, paths.step(st))
