@@ -9,8 +9,8 @@ import (
 // Verb is what an operator may do (ADR 0024).
 type Verb string
 
-// The verbs. VerbView is part of every other verb, VerbRead is part of VerbRun, and VerbAdmin includes all
-// verbs.
+// The verbs. VerbView is part of every other verb but VerbMetrics, VerbRead is part of VerbRun, and VerbAdmin
+// includes all verbs.
 const (
 	VerbView Verb = "view" // VerbView shows lists of jobs, nodes and pauses, but no values, logs or error texts
 	VerbRead Verb = "read" // VerbRead shows everything that the server stores
@@ -22,15 +22,16 @@ const (
 	VerbData    Verb = "data"    // set and unset values (narrowed by keys)
 	VerbPuppet  Verb = "puppet"  // ask nodes, and disable and enable their Puppet (narrowed by groups)
 	VerbNodes   Verb = "nodes"   // add and remove nodes
+	VerbMetrics Verb = "metrics" // scrape /metrics, and nothing else
 	VerbAdmin   Verb = "admin"   // everything. Only this verb changes the fleet file and the operators
 )
 
 // Verbs are all verbs.
-var Verbs = []Verb{VerbView, VerbRead, VerbRun, VerbApprove, VerbCode, VerbData, VerbPuppet, VerbNodes, VerbAdmin}
+var Verbs = []Verb{VerbView, VerbRead, VerbRun, VerbApprove, VerbCode, VerbData, VerbPuppet, VerbNodes, VerbMetrics, VerbAdmin}
 
 // Includes reports whether an operator with the verb v also has the verb in `other`.
 func (v Verb) Includes(other Verb) bool {
-	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
+	return v == other || v == VerbAdmin || other == VerbView && v != VerbMetrics || v == VerbRun && other == VerbRead
 }
 
 // Everybody in Access.To stands for all operators.

@@ -36,6 +36,7 @@ const (
 	converge = "convergence"       // pure; uses the results of the decisions
 	folded   = "fold"              // pure; the fold of the whole log
 	readers  = "readers"           // pure; use the fold to answer requests, without the writer
+	meters   = "meters"            // numbers for Prometheus, from versions of the fold and from events
 	parts    = "parts"             // parts of the server, each with one subject; they do not use the writer
 	scribe   = "the writer"        // writer of the log; knows transactions, but neither nodes nor operators
 	shared   = "the server's core" // packages that both kinds of handlers use
@@ -53,7 +54,7 @@ var layers = map[string]string{
 	"board": base, "dag": base, "compare": base, "redact": base, "chaos": base, "lines": base, "report": base, "plain": base, "seal": base, "watch": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
 	"selector": rules, "observe": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
-	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
+	"engine": decision, "converge": converge, "fold": folded, "explain": readers, "metrics": meters,
 	"presence": parts, "share": parts, "denials": parts, "replica": parts, "past": parts,
 	"writer":      scribe,
 	"server/core": shared, "server/nodes": handlers, "server/operators": handlers,
@@ -73,7 +74,7 @@ var layers = map[string]string{
 	// the stored data.
 	"operator": room, "serverdir": room,
 	"app":    wiring,
-	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support, "packages": support,
+	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "promtest": support, "check": support, "release": support, "packages": support,
 }
 
 // The map `below` contains, for each layer, the layers that it may import.
@@ -89,15 +90,16 @@ var below = map[string][]string{
 	converge: {words, speech, base, rules, decision},
 	folded:   {words, speech, base, rules, decision, converge},
 	readers:  {words, speech, base, rules, decision, converge, folded},
+	meters:   {words, speech, base, rules, decision, converge, folded, readers},
 	parts:    {words, speech, base, rules, decision, converge, folded},
 	scribe:   {words, speech, base, rules, decision, converge, folded, readers, parts, points},
 	shared:   {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system},
 	handlers: {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, shared},
-	sibling:  {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets},
-	room:     {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling},
-	wiring:   {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling, room},
+	sibling:  {words, speech, base, rules, decision, converge, folded, readers, meters, parts, scribe, points, system, assets},
+	room:     {words, speech, base, rules, decision, converge, folded, readers, meters, parts, scribe, points, system, assets, sibling},
+	wiring:   {words, speech, base, rules, decision, converge, folded, readers, meters, parts, scribe, points, system, assets, sibling, room},
 	command:  {words, speech, wiring},
-	support:  {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling, room, wiring, support},
+	support:  {words, speech, base, rules, decision, converge, folded, readers, meters, parts, scribe, points, system, assets, sibling, room, wiring, support},
 }
 
 func pure(layer string) bool {

@@ -179,7 +179,7 @@ func runServer(ctx context.Context, o cli.ServerRun) error {
 	s, err := NewServer(ServerOptions{
 		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, Compiles: o.MaxCompiles, KeepJobs: o.KeepJobs,
 		Reserve: uint64(max(0, o.Reserve)) << 20, Reports: retain.Reports{Most: o.KeepReports, For: o.KeepReportsFor}, ScrubEvery: o.ScrubEvery, Logger: logger(),
-		AuditFile: o.AuditFile, AuditSyslog: o.AuditSyslog,
+		AuditFile: o.AuditFile, AuditSyslog: o.AuditSyslog, Metrics: o.Metrics,
 	})
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/metrics"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
@@ -36,11 +37,13 @@ func newDoors() doors {
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
-			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Signings: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core, Secrets: core, Rotations: core},
+			Services: httpapi.Services{Metrics: s.meters.Handler(), Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Signings: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core, Secrets: core, Rotations: core},
 			Admit:    admit, Ready: core.Ready(), Logger: s.opts.Logger, Denied: deniedTo(ctx, core), Position: core, Trust: s.authority.KeySets,
+			Observer: s.meters,
 		}
 	}
 	refused := func(from string, cause error) {
+		s.meters.TurnedAway(metrics.DoorOperators, 1)
 		core.Denied(ctx, addressOf(from), "finish TLS with the operators' port", cause)
 	}
 	d.refused.Store(&refused)
@@ -49,6 +52,7 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	byCertificate.Binding = identity.Binding
 	d.certificate.set(httpapi.NewHandler(byCertificate))
 	local := http.NewServeMux()
+	profiles(local)
 	local.Handle("POST "+serverdir.CallBackup, serverdir.BackupHandler(core, s.opts.Dir, Version, s.authority.Hold, s.opts.Logger))
 	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 		return tutti.WithActor(r.Context(), "operator:"+server.LocalOperator), func() {}, nil
@@ -94,7 +98,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // The method `web` serves the doors until ctx ends.
 func (s *Server) web(ctx context.Context, group *errgroup.Group) {
-	serve := func(d *door, l net.Listener) {
+	serve := func(d http.Handler, l net.Listener) {
 		serveHTTP(ctx, group, &http.Server{
 			Handler:           httpapi.Strangers(d),
 			ConnContext:       httpapi.ConnContext,
@@ -111,6 +115,9 @@ func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 	}))
 	if s.unix != nil {
 		serve(s.doors.local, s.unix)
+	}
+	if s.scrapes != nil {
+		serve(scrapeHandler(s.meters.Handler()), s.scrapes)
 	}
 }
 

@@ -29,7 +29,13 @@ type stored struct {
 
 func initStored(t *testing.T) stored {
 	t.Helper()
-	s := stored{dir: filepath.Join(t.TempDir(), "server"), operator: filepath.Join(t.TempDir(), "operator"), socket: "-"}
+	return initStoredIn(t, filepath.Join(t.TempDir(), "server"))
+}
+
+// initStoredIn does the same as initStored, for a data directory of the caller's choice.
+func initStoredIn(t *testing.T, dir string) stored {
+	t.Helper()
+	s := stored{dir: dir, operator: filepath.Join(t.TempDir(), "operator"), socket: "-"}
 	err := InitServer(InitOptions{
 		Dir: s.dir, Host: "127.0.0.1", Listen: "127.0.0.1:0", Bus: "127.0.0.1:0", Operator: "ada", OperatorDir: s.operator,
 	})

@@ -37,6 +37,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)
 	s.web(ctx, group)
+	s.sample(ctx, group)
 	group.Go(func() error { return s.rounds(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -167,7 +168,7 @@ func (s *Server) round(ctx context.Context) error {
 	rotated := make(chan struct{})
 	keys := &serverdir.Identity{Authority: s.authority, Bus: bus, Config: s.config, OnSettle: sync.OnceFunc(func() { close(rotated) })}
 	core := server.New(server.Options{
-		Log: serverdir.Witness(eventLog, s.head, s.content, stored), Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Log: timedLog{serverdir.Witness(eventLog, s.head, s.content, stored), s.meters}, Meter: s.meters, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: keys, Keys: keys,
 		Space:   s.reserve.Check,
 		ENC:     s.enc != nil,
@@ -177,7 +178,8 @@ func (s *Server) round(ctx context.Context) error {
 		Scrubs:        serverdir.ScrubNotes{Dir: s.opts.Dir}, ScrubEvery: s.opts.ScrubEvery,
 		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
-	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
+	defer s.unmeasured()
+	return s.serve(ctx, core, parts{bus: bus, stores: serving{core: core, bus: bus, log: eventLog, blobs: stored}, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
 }
 
 // runningName is a file next to the log. In this file, the server stores its settings for
@@ -201,6 +203,7 @@ func (s *Server) noteRunning(bus *embed.Server) {
 // parts are the connections and stores of one round.
 type parts struct {
 	bus             *embed.Server
+	stores          serving
 	log, nodes, sys *nats.Conn
 	rotated         <-chan struct{} // closed when the bus uses keys that a rotation has replaced
 }

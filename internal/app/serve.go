@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/metrics"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
@@ -23,7 +24,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 	s.sendReports(ctx, group, core)
 	s.classify(ctx, group, core)
 	s.match(ctx, group, core)
-	d := denier{ctx: ctx, core: core, group: group}
+	d := denier{ctx: ctx, core: core, group: group, meters: s.meters}
 	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
 		Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
 	})
@@ -34,6 +35,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		s.measure(p.stores)
 		return natsbus.Serve(ctx, p.nodes, natsbus.ServeOptions{
 			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
 			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node, Excess: visitors.Excess, Light: []string{wire.OpBeat},
@@ -74,6 +76,7 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
 		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Unread: visitors.Unread, Refused: func(from, what string, count int) {
+			d.meters.TurnedAway(metrics.DoorNodes, count)
 			d.stranger(from, what, tutti.Errorf(tutti.CodeUnauthenticated, "closed %d connections that did not authenticate", count))
 		}})
 		return nil
@@ -86,6 +89,8 @@ type denier struct {
 	ctx   context.Context // the context of `group`; the group waits for the denier's goroutines
 	core  *server.Server
 	group *errgroup.Group
+
+	meters *metrics.Meters
 }
 
 func (d denier) node(key tutti.NodeKey, what string) {

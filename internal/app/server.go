@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/classify"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/metrics"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/operator"
 	"github.com/tutti-project/tutti/internal/outward"
@@ -43,6 +45,9 @@ type ServerOptions struct {
 	// AuditSyslog is false, the server sends no acts.
 	AuditFile   string
 	AuditSyslog bool
+	// Metrics is an address of this machine at which Prometheus scrapes without a certificate. If Metrics is empty, there
+	// is no such address.
+	Metrics string
 
 	// bytes of the disk that new work must leave free. 0 means 64 MiB, or a twentieth of a smaller disk
 	Reserve uint64
@@ -69,11 +74,16 @@ type Server struct {
 	destinations []outward.Destination
 	// enc is the site's ENC, or nil.
 	enc *classify.Config
+
+	meters  *metrics.Meters
+	scrapes net.Listener            // for Prometheus, or nil
+	serving atomic.Pointer[serving] // nil while the server does not serve
+	began   chan struct{}           // says that the server began to serve
 }
 
 // NewServer takes the lock of the data directory and opens its listeners. Run then serves.
 func NewServer(opts ServerOptions) (*Server, error) {
-	s := &Server{opts: opts, doors: newDoors()}
+	s := &Server{opts: opts, doors: newDoors(), began: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		s.close()
 		return nil, err
@@ -92,6 +102,11 @@ func (s *Server) open() error {
 	if s.enc, err = classify.ReadConfig(s.opts.Dir); err != nil {
 		return err
 	}
+	names := make([]string, len(s.destinations))
+	for i, d := range s.destinations {
+		names[i] = d.Name
+	}
+	s.meters = metrics.New(metrics.Options{Destinations: names})
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)
 	s.opts.Bus = cmp.Or(s.opts.Bus, s.config.Bus)
 	if s.lock, err = durable.Lock(s.opts.Dir); err != nil {
@@ -111,6 +126,9 @@ func (s *Server) open() error {
 	s.reserve = space.NewReserve("the server's", s.opts.Dir, cmp.Or(s.opts.Reserve, defaultReserve))
 	if s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen for operators")
+	}
+	if err := s.openMetrics(); err != nil {
+		return err
 	}
 	return s.openSocket()
 }
@@ -132,7 +150,7 @@ func (s *Server) openSocket() error {
 }
 
 func (s *Server) close() {
-	for _, l := range []net.Listener{s.listener, s.unix} {
+	for _, l := range []net.Listener{s.listener, s.unix, s.scrapes} {
 		if l != nil {
 			l.Close()
 		}
@@ -143,6 +161,14 @@ func (s *Server) close() {
 	if s.lock != nil {
 		s.lock.Close()
 	}
+}
+
+// MetricsAddr returns the address at which Prometheus scrapes without a certificate. It is nil if there is none.
+func (s *Server) MetricsAddr() net.Addr {
+	if s.scrapes == nil {
+		return nil
+	}
+	return s.scrapes.Addr()
 }
 
 // Addr returns the address at which operators reach the server.

@@ -32,7 +32,8 @@ type ServerRun struct {
 	// file to which each act is appended as a line of JSON. If AuditFile is empty, there is
 	// no file
 	AuditFile   string
-	AuditSyslog bool // each act is sent to syslog
+	AuditSyslog bool   // each act is sent to syslog
+	Metrics     string // address of this machine for Prometheus; empty: none
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -73,6 +74,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.DurationVar(&run.ScrubEvery, "scrub-every", 7*24*time.Hour, "how often to read all stored content, to find what the disk has lost (0: never); a backup also reads it")
 	f.StringVar(&run.AuditFile, "audit-file", "", "append each entry of the audit trail to this file, as a line of JSON, as it happens")
 	f.BoolVar(&run.AuditSyslog, "audit-syslog", false, "send each entry of the audit trail to syslog (facility authpriv), as it happens")
+	f.StringVar(&run.Metrics, "metrics", "", "address of this machine at which Prometheus may scrape without a certificate, like 127.0.0.1:9150 (default: none)")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "how long a node may be silent before it is lost")
 	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o), newServerTrustCACommand(o), newServerReportsCommand(o))
 	return cmd

@@ -155,10 +155,20 @@ func (v View) stands(n *fold.Node, st converge.Standing, view *api.NodeView) {
 	if view.Observed {
 		return
 	}
-	view.Stands, view.Why = v.stateOf(n, st), st.Why()
+	v.state(n, st, view)
+	view.Why = st.Why()
 	if view.Stands == api.NodeSuspect && st.Need == converge.Nothing {
 		view.Why = cmp.Or(view.Conflicted, converge.NotNoted(view.Unnoted))
 	}
+}
+
+// The method `state` sets the state of a node and its beginning, without the reason. For an observed node, `state`
+// changes nothing.
+func (v View) state(n *fold.Node, st converge.Standing, view *api.NodeView) {
+	if view.Observed {
+		return
+	}
+	view.Stands = v.stateOf(n, st)
 	switch since := v.since(n.Node, st, view.Puppet); {
 	case !since.IsZero():
 		view.Since = since

@@ -97,22 +97,16 @@ func (v View) has(name tutti.NodeName) converge.Has {
 
 // The method `node` returns a node in the form that operators see, without its pauses and its standing.
 func (v View) node(n *fold.Node) api.NodeView {
-	seen, beat := v.Present.Last(n.Node)
-	out := api.NodeView{
-		Node: n.Node, Key: n.Key, Groups: v.Registry.Groups(n), Matches: v.Registry.Matches(n), JoinedAt: n.JoinedAt, Certificate: n.Certificate,
-		SeenAt: seen, Connected: !seen.IsZero() && v.Now.Sub(seen) < v.Silence,
-		Stopped: beat.Stopping, Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Unnoted: beat.Unnoted, Warm: beat.Warm,
-		TooOldFor: v.Present.Lacks(n.Node), Active: v.Engine.Active[n.Node], Trusts: n.Trusts,
-	}
+	_, beat := v.Present.Last(n.Node)
+	out := v.outline(n)
+	out.Key, out.Matches, out.Certificate, out.Trusts = n.Key, v.Registry.Matches(n), n.Certificate, n.Trusts
+	out.Stopped, out.Version, out.Trouble, out.Unnoted, out.Warm = beat.Stopping, beat.Version, beat.Trouble, beat.Unnoted, beat.Warm
+	out.TooOldFor, out.Active = v.Present.Lacks(n.Node), v.Engine.Active[n.Node]
 	if calls := v.Present.ENC(n.Node); n.Classified != nil || calls != (api.ENCCalls{}) {
 		out.ENC = &api.ENCView{Classification: n.Classified, ENCCalls: calls}
 		if n.Classified != nil {
 			out.ENC.ChangedAt = n.ClassifiedAt
 		}
-	}
-	if v.WhyObserved(n.Node) != "" {
-		verdict := v.observe(n, out)
-		out.Observed, out.Stands, out.Why, out.Since = true, verdict.State, verdict.Why, verdict.Since
 	}
 	out.OldGrants = policy.ExportsOf(v.Fleet(), out.Groups, n.Node).OldDangers()
 	out.Conflicted = n.Tickets.Conflicted
@@ -128,6 +122,20 @@ func (v View) node(n *fold.Node) api.NodeView {
 		out.Foreign, out.Local, out.RunAt = true, f.Foreign.Local, f.Result.StartedAt
 	} else if r != nil {
 		fillRun(&out, r)
+	}
+	return out
+}
+
+// The method `outline` returns what counts nodes: who the node is, its groups, whether it is connected, and the judgement
+// if Tutti starts nothing on it.
+func (v View) outline(n *fold.Node) api.NodeView {
+	seen, beat := v.Present.Last(n.Node)
+	out := api.NodeView{
+		Node: n.Node, Groups: v.Registry.Groups(n), JoinedAt: n.JoinedAt, Puppet: beat.Puppet, SeenAt: seen, Connected: !seen.IsZero() && v.Now.Sub(seen) < v.Silence,
+	}
+	if v.WhyObserved(n.Node) != "" {
+		verdict := v.observe(n, out)
+		out.Observed, out.Stands, out.Why, out.Since = true, verdict.State, verdict.Why, verdict.Since
 	}
 	return out
 }

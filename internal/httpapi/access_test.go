@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/metrics"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -33,7 +34,7 @@ var routes = map[string]string{
 	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
 	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders, "inventory/query": byReaders,
 	"tokens/create": "nodes", "tokens/list": "nodes", "tokens/revoke": "nodes", "join/ca": "admin", "join/show": "nodes",
-	"operators/issue": "", "operators/renew": byAll + " none", "operators/list": byAll, "operators/revoke": "", "access/explain": byAll,
+	"operators/issue": "", "operators/renew": byAll + " none metrics", "operators/list": byAll, "operators/revoke": "", "access/explain": byAll,
 	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/pending": "nodes", "nodes/approve": "nodes", "nodes/reject": "nodes", "nodes/show": byReaders,
 	"blobs/missing": "code", "blobs/put": "code", "code/push": "code", "code/release": "approve", "fleet/set": "code",
 	"code/effect": byReaders + " code", "code/show": byReaders + " code", "code/read": byReaders + " code", "fleet/get": byReaders + " code",
@@ -44,8 +45,9 @@ var routes = map[string]string{
 	"secrets/recipients": "data", "secrets/seal": "data", "secrets/recover": "data", "secrets/effect": "data", "secrets/list": byReaders + " data",
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
 	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll, "nodes/causes": byAll, "fleet/watch": byAll,
-	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none",
+	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none metrics",
 	"audit/read": byReaders, "remote/ask": "puppet run",
+	"metrics": "metrics",
 }
 
 // TestEveryRouteAndRole checks that each route refuses operators who have none of its verbs, and
@@ -68,7 +70,7 @@ func TestEveryRouteAndRole(t *testing.T) {
 		}
 		serials[name] = issued.Serial
 	}
-	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Signings: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Secrets: f, Rotations: f}
+	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Signings: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Secrets: f, Rotations: f, Metrics: metrics.New(metrics.Options{}).Handler()}
 	handler := httpapi.NewHandler(httpapi.Options{
 		Services: services,
 		Admit: func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {
@@ -99,7 +101,11 @@ func TestEveryRouteAndRole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/"+route, bytes.NewReader(body))
+		method, path := http.MethodPost, "/v1/"+route
+		if route == "metrics" {
+			method, path = http.MethodGet, "/metrics"
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -63,6 +64,8 @@ type Options struct {
 	Names  func(host string) error
 	Logger *slog.Logger
 	Ready  <-chan struct{}
+	// Observer counts the requests. It may be nil.
+	Observer Observer
 	// Trust returns the CAs by which operators should verify the server, and the CA that now issues the
 	// operators' certificates. If Trust is nil, answers do not contain these CAs.
 	Trust func() (tutti.KeySets, error)
@@ -80,7 +83,7 @@ func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	costs := newBudget()
 	for name, rt := range o.routes() {
-		mux.Handle("POST /v1/"+name, o.operators(rt, costs))
+		mux.Handle(cmp.Or(rt.at, "POST /v1/"+name), o.observed(name, rt, o.operators(rt, costs)))
 	}
 	joins := func(name string, c func(r *http.Request) call) {
 		mux.HandleFunc("POST /v1/"+name, func(w http.ResponseWriter, r *http.Request) {
@@ -228,6 +231,7 @@ func stream[In, Item any](method func(context.Context, In, func(Item) error) err
 		})
 		last := streamLine[Item]{End: err == nil}
 		if err != nil {
+			broke(r.Context())
 			last.Error = bodyOf(err)
 		}
 		_ = out.Encode(last) // an error means that the client has disconnected

@@ -24,6 +24,8 @@ type Services struct {
 	Reports   api.Reports
 	Secrets   api.Secrets
 	Rotations api.Rotations
+	// Metrics answers the scrapes of Prometheus. It may be nil.
+	Metrics http.Handler
 }
 
 // These types are the small inputs that exist only in requests.
@@ -119,6 +121,7 @@ const (
 // verbs. The caller needs one of the verbs. For some calls, the permission also depends on the request's
 // content, which the server checks.
 type route struct {
+	at      string // method and path; empty for POST /v1/NAME
 	verbs   []tutti.Verb
 	limit   int64 // bytes of the body
 	streams bool  // the answer is a stream, which may be endless
@@ -153,6 +156,7 @@ var (
 	asksPuppet  = []tutti.Verb{tutti.VerbPuppet, tutti.VerbRun} // VerbRun only for actions about compiles
 	letsNodesIn = []tutti.Verb{tutti.VerbNodes}
 	administers = []tutti.Verb{tutti.VerbAdmin}
+	scrapes     = []tutti.Verb{tutti.VerbMetrics}
 	readsCode   = []tutti.Verb{tutti.VerbRead, tutti.VerbCode}
 	readsData   = []tutti.Verb{tutti.VerbRead, tutti.VerbData}
 )
@@ -231,15 +235,16 @@ func (s Services) routes() map[string]route {
 		callShowRotation: takes(views, list(s.Rotations.ShowCARotation)),
 		callFollow:       takes(anybody, answer(s.Rotations.FollowRotation)),
 
-		callWatchJob:   {reads, smallBody, true, stream(s.Jobs.WatchJob)},
-		callWatchFleet: {views, smallBody, true, stream(s.Explains.WatchFleet)},
-		callAudit:      {reads, smallBody, true, stream(s.Audits.ReadAudit)},
-		callAskNodes:   {asksPuppet, maxBody, true, stream(s.Remotes.AskNodes)},
-		callRunLog:     {reads, smallBody, true, stream(s.Reports.RunLog)},
-		callQuery:      {reads, smallBody, true, stream(s.Reports.Query)},
-		callPutBlob: {codes, maxBlob, false, func(w http.ResponseWriter, r *http.Request, body []byte) {
+		callWatchJob:   {"", reads, smallBody, true, stream(s.Jobs.WatchJob)},
+		callWatchFleet: {"", views, smallBody, true, stream(s.Explains.WatchFleet)},
+		callAudit:      {"", reads, smallBody, true, stream(s.Audits.ReadAudit)},
+		callAskNodes:   {"", asksPuppet, maxBody, true, stream(s.Remotes.AskNodes)},
+		callRunLog:     {"", reads, smallBody, true, stream(s.Reports.RunLog)},
+		callQuery:      {"", reads, smallBody, true, stream(s.Reports.Query)},
+		callPutBlob: {"", codes, maxBlob, false, func(w http.ResponseWriter, r *http.Request, body []byte) {
 			out, err := s.Codes.PutBlob(r.Context(), body)
 			write(w, out, err)
 		}},
+		callMetrics: {"GET " + pathMetrics, scrapes, smallBody, false, s.scrape},
 	}
 }

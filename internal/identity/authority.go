@@ -204,6 +204,21 @@ func (a *Authority) showServer(protocols []string) tls.Certificate {
 	return s.server.tls(s.ca.cert)
 }
 
+// Ends returns when the CA and the server's certificate end. During a rotation the certificate that ends first counts.
+func Ends(a *Authority) (ca, server time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.trusted() {
+		if ends := s.ca.cert.NotAfter; ca.IsZero() || ends.Before(ca) {
+			ca = ends
+		}
+		if ends := s.server.cert.NotAfter; server.IsZero() || ends.Before(server) {
+			server = ends
+		}
+	}
+	return ca, server
+}
+
 // Names returns an error if the host is in none of the certificates that the server shows to
 // clients.
 func (a *Authority) Names(host string) (err error) {

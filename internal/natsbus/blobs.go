@@ -57,6 +57,17 @@ func (b *Blobs) acknowledged(seq uint64) {
 	}
 }
 
+// Bytes returns the size of all stored content.
+func (b *Blobs) Bytes(ctx context.Context) (uint64, error) {
+	ctx, cancel := withTimeout(ctx, readTimeout)
+	defer cancel()
+	info, err := b.stream.Info(ctx)
+	if err != nil {
+		return 0, wrap(err, "read the size of the blobs")
+	}
+	return info.State.Bytes, nil
+}
+
 var (
 	_ tutti.Blobs  = (*Blobs)(nil)
 	_ tutti.Sizing = (*Blobs)(nil)

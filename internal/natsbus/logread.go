@@ -163,6 +163,12 @@ func (l *Log) state(ctx context.Context) (jetstream.StreamState, error) {
 	return info.State, nil
 }
 
+// Bytes returns the size of the log.
+func (l *Log) Bytes(ctx context.Context) (uint64, error) {
+	state, err := l.state(ctx)
+	return state.Bytes, err
+}
+
 // message is one message of the stream.
 type message struct {
 	seq         uint64

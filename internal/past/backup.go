@@ -47,7 +47,7 @@ func (p *Past) CopyLog(ctx context.Context, to Copy) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	taken, err := snapshot(ctx, log)
+	taken, _, err := snapshot(ctx, log)
 	if err != nil {
 		return err
 	}

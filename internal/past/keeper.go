@@ -101,6 +101,8 @@ func (k *keeper) snapshot(ctx context.Context) error {
 // The method `took` makes the log drop the events of a snapshot. The event snapshot.taken is in the log
 // already.
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
+	at := time.Now()
+	k.takenAt.Store(&at)
 	k.taken.Store(taken) // set this first: readers whose events the log drops then go on with this snapshot
 	select {
 	case <-k.due: // remove a signal that is older than this snapshot

@@ -41,6 +41,7 @@ type Emit func(ctx context.Context, body tutti.Body) error
 type Past struct {
 	opts    Options
 	taken   atomic.Pointer[tutti.SnapshotTaken] // the latest snapshot
+	takenAt atomic.Pointer[time.Time]           // when the latest snapshot was taken
 	mu      sync.Mutex                          // locked while the log is shortened or copied
 	due     chan struct{}                       // says that a snapshot is due
 	readers chan struct{}                       // slots of readers of the past, see inTurns
@@ -66,11 +67,20 @@ func (p *Past) Open(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	taken, err := snapshot(ctx, log)
+	taken, at, err := snapshot(ctx, log)
 	if err == nil {
 		p.taken.Store(taken)
+		p.takenAt.Store(&at)
 	}
 	return err
+}
+
+// SnapshotAt returns when the latest snapshot was taken. The time is zero if there is none.
+func (p *Past) SnapshotAt() time.Time {
+	if at := p.takenAt.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // Through returns the sequence of the last event that the latest snapshot covers. Of the events up to
@@ -94,15 +104,15 @@ func (p *Past) trimmed() (log trimmedLog, ok bool) {
 	return log, ok
 }
 
-// snapshot returns the event snapshot.taken of the latest snapshot, or nil.
-func snapshot(ctx context.Context, log trimmedLog) (*tutti.SnapshotTaken, error) {
+// snapshot returns the event snapshot.taken of the latest snapshot and its time, or nil.
+func snapshot(ctx context.Context, log trimmedLog) (*tutti.SnapshotTaken, time.Time, error) {
 	e, found, err := log.Snapshot(ctx)
 	if err != nil || !found {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	taken, ok := e.Body.(*tutti.SnapshotTaken)
 	if !ok {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is not a snapshot, but %s", e.Seq, e.Body.Kind())
+		return nil, time.Time{}, tutti.Errorf(tutti.CodeDamaged, "event %d is not a snapshot, but %s", e.Seq, e.Body.Kind())
 	}
-	return taken, nil
+	return taken, e.At, nil
 }

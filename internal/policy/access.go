@@ -79,7 +79,7 @@ func open(missing *tutti.Access) bool {
 		missing.Groups = []tutti.GroupName{"GROUP"}
 	case tutti.VerbData:
 		missing.Keys = []string{"KEY"}
-	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbNodes, tutti.VerbAdmin:
+	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbNodes, tutti.VerbMetrics, tutti.VerbAdmin:
 		return false
 	}
 	return true
@@ -95,7 +95,7 @@ func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
 		return (len(a.Plans) == 0 || slices.Contains(a.Plans, w.Plan)) && (!a.Noop || w.Noop)
 	case tutti.VerbData:
 		return len(a.Keys) == 0 || w.Key != "" && slices.ContainsFunc(a.Keys, func(p string) bool { return tutti.MatchPattern(p, w.Key) })
-	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbPuppet, tutti.VerbNodes, tutti.VerbAdmin:
+	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbPuppet, tutti.VerbNodes, tutti.VerbMetrics, tutti.VerbAdmin:
 	}
 	return true
 }
@@ -153,7 +153,7 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wis
 		if w.Key != "" {
 			missing.Keys = []string{w.Key}
 		}
-	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbNodes, tutti.VerbAdmin:
+	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbNodes, tutti.VerbMetrics, tutti.VerbAdmin:
 	}
 	return missing
 }

@@ -94,6 +94,7 @@ func (d *decider) Decide(t *writer.Tx) {
 // Stored implements writer.Owner.
 func (d *decider) Stored(state *fold.State, events []tutti.Event) {
 	d.Presence.Apply(state, events)
+	d.Opts.Meter.Stored(state, events)
 	for _, e := range events {
 		switch e.Body.(type) {
 		case *tutti.FleetSet, *tutti.NodeEnrolled, *tutti.NodeRemoved, *tutti.NodeClassified, *tutti.NodeInventory, *tutti.InventoryDropped:

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/metrics"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/wire"
@@ -78,8 +82,10 @@ func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
-		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
+		meters := metrics.New(metrics.Options{})
+		f := servertest.Start(t, func(o *server.Options) { o.Log, o.Meter = log, meters })
 		f.Log = log.Log
+		meters.Serve(f.Tally)
 		f.Join("db-01")
 		f.Push(suiteOf("db-01"))
 		job := f.Start("deploy", tutti.ModeApply)
@@ -111,6 +117,11 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 				t.Errorf("%s while the writer waits: %v", name, err)
 			}
 		}
+		scrape, began := httptest.NewRecorder(), time.Now()
+		meters.Handler().ServeHTTP(scrape, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody))
+		if took := time.Since(began); took != 0 || !strings.Contains(scrape.Body.String(), "tutti_nodes_running 1\n") {
+			t.Errorf("a scrape while the writer waits took %s: %d\n%s", took, scrape.Code, scrape.Body)
+		}
 		values, err := f.ListValues(ctx, "shared/x")
 		if err != nil || len(values) != 1 || string(values[0].Value) != "1" {
 			t.Errorf("before the append has ended: %v, %v", values, err)
@@ -130,6 +141,7 @@ func lookEverywhere(ctx context.Context, f *servertest.Fleet, job tutti.JobID, r
 	out := readEverywhere(ctx, f.Reader, job, run)
 	out["WatchJob"] = f.WatchJob(ctx, api.WatchJob{Job: job}, func(api.Watched) error { return nil })
 	out["WatchFleet"] = (&viewer{}).watch(ctx, f, func() bool { return true })
+	_, out["Tally"] = f.Tally(ctx)
 	out["ReadAudit"] = f.ReadAudit(ctx, api.ReadAudit{}, func(api.AuditEntry) error { return nil })
 	return out
 }

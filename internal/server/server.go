@@ -91,6 +91,18 @@ func (s *Server) Behind(ctx context.Context, seen tutti.Position) error {
 	return s.core.Writer.Behind(ctx, seen)
 }
 
+// Tally returns the fleet in numbers, from a version of the fold. Tally does not wait for the writer.
+func (s *Server) Tally(ctx context.Context) (out explain.Tally, err error) {
+	err = s.core.Look(ctx, func(v explain.View) error {
+		out = v.Tally()
+		return nil
+	})
+	return out, err
+}
+
+// SnapshotAt returns when the latest snapshot was taken. The time is zero if there is none.
+func (s *Server) SnapshotAt() time.Time { return s.core.Past.SnapshotAt() }
+
 // Admit calls core.Core.Admit.
 func (s *Server) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
 	return s.core.Admit(ctx, name, serial, verbs...)

@@ -76,6 +76,24 @@ func (r *Reserve) Check() error { return r.below(1) }
 // Exhausted returns an error if there is no room even for work that has begun.
 func (r *Reserve) Exhausted() error { return r.below(bottom) }
 
+// Room returns the free space and the reserve, in bytes. Room looks at the disk at most once a second.
+func (r *Reserve) Room() (free, keep uint64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.look()
+	return r.room.Free, r.keep(), r.err
+}
+
+// The method `look` looks at the disk if the last measurement is too old. The caller holds the lock.
+func (r *Reserve) look() {
+	if now := time.Now(); now.Sub(r.seen) >= lookEvery {
+		r.room, r.err = Of(r.dir)
+		r.seen = now
+	}
+}
+
+func (r *Reserve) keep() uint64 { return min(r.most, r.room.Total/share) }
+
 // Stale makes the next check look at the disk again. Stale must be called after an error
 // said that the disk is full.
 func (r *Reserve) Stale() {
@@ -87,11 +105,8 @@ func (r *Reserve) Stale() {
 func (r *Reserve) below(part uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.seen) >= lookEvery {
-		r.room, r.err = Of(r.dir)
-		r.seen = now
-	}
-	keep := min(r.most, r.room.Total/share)
+	r.look()
+	keep := r.keep()
 	if r.err != nil || r.room.Free >= keep/part {
 		return nil
 	}

@@ -186,6 +186,12 @@ func (s *Server) Addr() net.Addr { return s.nats.Addr() }
 // SyncAlways reports whether every write is fsynced before it is acknowledged.
 func (s *Server) SyncAlways() bool { return s.sync && s.nats.JetStreamConfig().SyncAlways }
 
+// Connections returns how many clients are connected, and how many clients the server has disconnected since its start
+// because they did not read.
+func (s *Server) Connections() (now int, slow int64) {
+	return s.nats.NumClients(), s.nats.NumSlowConsumers()
+}
+
 // InProcess returns the option with which a client in this process connects without a socket. The client still has to
 // send its credentials.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.nats) }

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/denials"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/retain"
@@ -101,7 +102,23 @@ type Options struct {
 	ENC bool
 	// Keys are the keys that can be rotated. If Keys is nil, the server's keys cannot be rotated.
 	Keys Keys
+	// Meter counts what happens. It may be nil.
+	Meter Meter
 }
+
+// Meter counts what happens, for metrics. Its methods must not block.
+type Meter interface {
+	// Stored gets events that are on disk, and the state with these events. The writer calls Stored.
+	Stored(state *fold.State, events []tutti.Event)
+	// Denied gets the caller of an attempt that was not allowed, as in the audit trail.
+	Denied(who string)
+}
+
+// noMeter counts nothing.
+type noMeter struct{}
+
+func (noMeter) Stored(*fold.State, []tutti.Event) {}
+func (noMeter) Denied(string)                     {}
 
 // Core is the part of the server that all handlers share.
 type Core struct {
@@ -127,6 +144,9 @@ type Core struct {
 
 // New returns a core. The function `owner` creates the object that owns the core's writer.
 func New(opts Options, owner func(*Core) writer.Owner) *Core {
+	if opts.Meter == nil {
+		opts.Meter = noMeter{}
+	}
 	c := &Core{
 		Opts:     opts,
 		Presence: presence.New(),

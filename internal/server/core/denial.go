@@ -14,6 +14,7 @@ func (tx *Tx) Deny(who, what string, err error) error {
 		tx.Records = true
 		return err
 	}
+	tx.Core.Opts.Meter.Denied(who)
 	if d := denials.Entry(who, what, err); tx.Core.Denials.Admit(tx.Now, d.Who, d.What) {
 		tx.Emit(ActorServer, d)
 	}
@@ -24,6 +25,7 @@ func (tx *Tx) Deny(who, what string, err error) error {
 // The parameter `who` is `address:IP`, `key:KEY` or `operator:NAME`. Denied waits until the entry is
 // on disk. If Denied only counts the request, the writer has no work.
 func (s *Core) Denied(ctx context.Context, who, what string, cause error) {
+	s.Opts.Meter.Denied(who)
 	if d := denials.Entry(who, what, cause); s.Denials.Admit(time.Now(), d.Who, d.What) {
 		_ = s.Do(context.WithoutCancel(ctx), func(tx *Tx) error {
 			tx.Emit(ActorServer, d)
