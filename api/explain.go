@@ -27,6 +27,9 @@ type Explains interface {
 	// node. An empty target means the fleet. The error is CodeNotFound if there is no such group or
 	// node.
 	Graph(ctx context.Context, target string) (Graph, error)
+	// Picture returns the same graph as it is drawn: nodes that ask and publish the same are one box. The error is
+	// CodeNotFound as with Graph, and CodeInvalid if the picture would be too large to be read.
+	Picture(ctx context.Context, target string) (Picture, error)
 	Overviews
 }
 

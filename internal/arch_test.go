@@ -51,7 +51,7 @@ const (
 )
 
 var layers = map[string]string{
-	"board": base, "dag": base, "compare": base, "redact": base, "chaos": base, "lines": base, "report": base, "plain": base, "seal": base, "watch": base,
+	"board": base, "dag": base, "layout": base, "compare": base, "redact": base, "chaos": base, "lines": base, "report": base, "plain": base, "seal": base, "watch": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
 	"selector": rules, "observe": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge, "fold": folded, "explain": readers, "metrics": meters,

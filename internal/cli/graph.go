@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -13,7 +14,8 @@ import (
 )
 
 func newGraphCommand(o *options) *cobra.Command {
-	var dot bool
+	var dot, svg bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "graph [TARGET]",
 		Short: "Show which nodes read what other nodes publish",
@@ -25,11 +27,19 @@ There are three kinds of edges:
 
   soft      of exports, which exist after their node has compiled
   hard      of values, which exist after their node has applied
-  explicit  of the fleet file (order)`,
+  explicit  of the fleet file (order)
+
+With --svg the command draws a picture. In the picture, nodes that ask and publish the
+same are one box. Edges lead to the right. Only in a cycle, which has a frame, some lead
+back. Soft edges are dashed, hard edges are double, explicit edges are dotted.`,
 		Example: `  tutti graph web
+  tutti graph --svg --output fleet.svg
   tutti graph --dot | dot -Tsvg`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "" && !svg {
+				return tutti.Errorf(tutti.CodeInvalid, "--output needs --svg")
+			}
 			server, err := o.connect()
 			if err != nil {
 				return err
@@ -37,6 +47,9 @@ There are three kinds of edges:
 			target := ""
 			if len(args) > 0 {
 				target = args[0]
+			}
+			if svg {
+				return drawGraph(cmd, o, server, target, output)
 			}
 			g, err := server.Graph(cmd.Context(), target)
 			switch {
@@ -51,7 +64,32 @@ There are three kinds of edges:
 		},
 	}
 	cmd.Flags().BoolVar(&dot, "dot", false, "print the graph for Graphviz")
+	cmd.Flags().BoolVar(&svg, "svg", false, "draw the graph as a picture for browsers and documents (SVG)")
+	cmd.Flags().StringVar(&output, "output", "", "write the picture to this file, and replace an older picture (default: to stdout)")
+	cmd.MarkFlagsMutuallyExclusive("dot", "svg")
 	return cmd
+}
+
+// drawGraph prints the picture of a graph, or writes it to a file. With --json it prints the places of all boxes and edges.
+func drawGraph(cmd *cobra.Command, o *options, server Server, target, output string) error {
+	p, err := server.Picture(cmd.Context(), target)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if o.json {
+		err = printJSON(&b, p)
+	} else {
+		err = printSVG(&b, p, target)
+	}
+	if err != nil {
+		return err
+	}
+	if output == "" {
+		_, err = b.WriteTo(cmd.OutOrStdout())
+		return err
+	}
+	return saveSVG(output, b.Bytes())
 }
 
 // printGraph prints one edge in each line. Then printGraph prints the nodes without an edge, and the nodes that

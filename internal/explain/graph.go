@@ -17,15 +17,12 @@ import (
 func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 	var links []data.Link
 	var explicit []api.GraphEdge
-	members := map[tutti.NodeName]bool{}
+	var members map[tutti.NodeName]bool
 	needs := map[tutti.NodeName]bool{}
 	err := rd.look(ctx, func(v View) error {
-		names := v.Members(target)
-		if target != "" && len(names) == 0 {
-			return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", target)
-		}
-		for _, n := range names {
-			members[n] = true
+		var err error
+		if members, err = v.target(target); err != nil {
+			return err
 		}
 		for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
 			needs[n] = true

@@ -75,6 +75,7 @@ type Reader struct {
 	histories
 	inventories
 	summaries
+	pictures
 	look  Look
 	past  Past
 	blobs tutti.Blobs
@@ -85,6 +86,7 @@ type Reader struct {
 func New(look Look, past Past, blobs tutti.Blobs) *Reader {
 	rd := &Reader{look: look, past: past, blobs: blobs, most: toRead{reports: 1000, bytes: 256 << 20}}
 	rd.histories, rd.inventories = histories{rd}, inventories{rd, make(chan struct{}, queriesAtOnce)}
+	rd.pictures = pictures{rd}
 	rd.summaries = summaries{rd}
 	return rd
 }

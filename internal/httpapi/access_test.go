@@ -44,7 +44,7 @@ var routes = map[string]string{
 	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/page": byReaders + " data", "data/effect": byReaders + " data",
 	"secrets/recipients": "data", "secrets/seal": "data", "secrets/recover": "data", "secrets/effect": "data", "secrets/list": byReaders + " data",
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
-	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll, "nodes/causes": byAll, "fleet/watch": byAll,
+	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll, "graph/picture": byAll, "nodes/causes": byAll, "fleet/watch": byAll,
 	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none metrics",
 	"audit/read": byReaders, "remote/ask": "puppet run",
 	"metrics": "metrics",

@@ -22,6 +22,7 @@ type Client struct {
 	histories
 	inventories
 	overviews
+	pictures
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
@@ -58,6 +59,7 @@ func NewClient(base string, client *http.Client) *Client {
 	own.CheckRedirect = noRedirect
 	c := &Client{base: base, http: &own}
 	c.joins, c.histories, c.inventories, c.overviews = joins{c}, histories{c}, inventories{c}, overviews{c}
+	c.pictures = pictures{c}
 	return c
 }
 

@@ -135,6 +135,7 @@ func TestWithoutACertificate(t *testing.T) {
 		"whence":  func() error { _, err := nobody.ExplainValue(ctx, "x"); return err },
 		"what":    func() error { _, err := nobody.ExplainResource(ctx, api.ExplainResource{}); return err },
 		"graph":   func() error { _, err := nobody.Graph(ctx, ""); return err },
+		"picture": func() error { _, err := nobody.Picture(ctx, ""); return err },
 	}
 	for name, call := range calls {
 		if err := call(); tutti.CodeOf(err) != tutti.CodeUnauthenticated {
@@ -198,6 +199,19 @@ func TestHealth(t *testing.T) {
 	check("/readyz", http.StatusOK, "ready")
 	check("/v1/jobs/list", http.StatusNotFound, "no call GET")
 	check("/else", http.StatusNotFound, "no call")
+}
+
+// A server of an earlier release does not know the call for pictures. The error says what to do.
+func TestAnOlderServerDrawsNothing(t *testing.T) {
+	older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"code":"not_found","message":"no call POST /v1/graph/picture"}`)
+	}))
+	defer older.Close()
+	_, err := httpapi.NewClient(older.URL, older.Client()).Picture(t.Context(), "")
+	if tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "too old to draw a picture: upgrade it, or use: tutti graph --dot") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // An error has the same code on the client's side as on the server's side.

@@ -29,7 +29,7 @@ var bodies = [][2]string{
 	{"fleet/set", `{"file":"a.yaml","source":"ZmxlZXQ6IGEK"}`}, {"fleet/get", `{}`}, {"data/set", `{"key":"a/b","value":{"a":[1,2.50,null]}}`},
 	{"data/unset", `"shared/x"`}, {"data/list", `"shared"`}, {"jobs/watch", `{"job":"","follow":true}`}, {"audit/read", `{"after":1,"acts":true}`},
 	{"nodes/show", `"db-01"`}, {"explain/node", `"db-01"`}, {"explain/value", `"shared/x"`}, {"explain/resource", `{"node":"db-01","resource":"File[/x]"}`},
-	{"graph", `"db"`},
+	{"graph", `"db"`}, {"graph/picture", `"db"`},
 	{"enrol", `{"token":"t","secret":"AAAA","name":"web-01","key":"` + string(servertest.Key("web-01")) + `","box_key":"AAAA","signature":"AAAA"}`},
 }
 

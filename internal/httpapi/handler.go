@@ -118,7 +118,7 @@ func NewHandler(o Options) http.Handler {
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		write(w, nil, tutti.Errorf(tutti.CodeNotFound, "no call %s %s", r.Method, r.URL.Path))
+		write(w, nil, tutti.Errorf(tutti.CodeNotFound, noCall+"%s %s", r.Method, r.URL.Path))
 	})
 	return o.survive(o.ownPages(mux))
 }

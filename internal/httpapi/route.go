@@ -99,6 +99,7 @@ const (
 	callExplainRes   = "explain/resource"
 	callGraph        = "graph"
 	callCauses       = "nodes/causes"
+	callPicture      = "graph/picture"
 	callRunReport    = "runs/report"
 	callJobChanges   = "jobs/changes"
 	callRotateCA     = "ca/rotate"
@@ -227,6 +228,7 @@ func (s Services) routes() map[string]route {
 		callExplainRes:   takes(reads, answer(s.Explains.ExplainResource)),
 		callGraph:        takes(views, answer(s.Explains.Graph)),
 		callCauses:       takes(views, list(s.Explains.NodeCauses)),
+		callPicture:      takes(views, answer(s.Explains.Picture)),
 
 		callRunReport:  takes(reads, answer(s.Reports.RunReport)),
 		callJobChanges: takes(reads, answer(s.Reports.JobChanges)),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,6 +65,27 @@ func TestTheGraph(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, got.Edges); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+	for target, want := range map[string]string{
+		// The nodes a and b are one box if both are in the target, because both read and publish the same.
+		"": "ab (2) order c, ab (2) soft ab (2), ab (2) soft c, c soft ab (2)", "a": "a order c, a soft b, a soft c, b soft a, c soft a",
+	} {
+		p, err := f.Picture(servertest.Operator(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		title := map[string]string{}
+		for _, b := range p.Boxes {
+			title[b.ID] = b.Title
+		}
+		var edges []string
+		for _, e := range p.Edges {
+			edges = append(edges, fmt.Sprintf("%s %s %s", title[e.From], e.Kind, title[e.To]))
+		}
+		slices.Sort(edges)
+		if got := strings.Join(edges, ", "); got != want {
+			t.Errorf("picture of %q: got %s", target, got)
 		}
 	}
 }

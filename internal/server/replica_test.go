@@ -168,6 +168,7 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		},
 		"Graph":      func() (any, error) { return rd.Graph(ctx, "") },
 		"NodeCauses": func() (any, error) { return rd.NodeCauses(ctx) },
+		"Picture":    func() (any, error) { return rd.Picture(ctx, "") },
 		"PushEffect": func() (any, error) {
 			return rd.PushEffect(ctx, api.PushQuery{Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
 		},

@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -134,6 +135,42 @@ func testGraph(t *testing.T, server API) {
 	want(t, "graph of a node without edges", api.Graph{Nodes: []api.GraphNode{{Node: "new-01"}}}, got, err)
 	_, err = server.Graph(Operator(), "nobody")
 	wantCode(t, "graph of nobody", err, tutti.CodeNotFound)
+	testPicture(t, server)
+}
+
+// testPicture compares the picture with the states of `node list`.
+func testPicture(t *testing.T, server API) {
+	t.Helper()
+	p, err := server.Picture(Operator(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[tutti.NodeName]api.NodeState{}
+	nodes, err := server.ListNodes(Operator())
+	for _, n := range nodes {
+		states[n.Node] = n.Stands
+	}
+	var notes, edges []string
+	title := map[string]string{}
+	for _, b := range p.Boxes {
+		title[b.ID] = b.Title
+		notes = append(notes, b.Title+": "+b.Note)
+		want(t, "the state of "+b.Title, []api.PictureState{{State: states[b.Nodes[0]], Count: 1}}, b.States, err)
+	}
+	for _, e := range p.Edges {
+		edges = append(edges, fmt.Sprint(title[e.From], " ", e.Kind, " ", title[e.To], " ", e.Label))
+		if len(e.Points) < 2 || e.Points[0][0] >= e.Points[len(e.Points)-1][0] || p.W == 0 {
+			t.Errorf("the edge %v does not lead to the right", e)
+		}
+	}
+	want(t, "boxes", []string{"db-01: ", "new-01: its questions are not known yet", "web-01: "}, notes, nil)
+	want(t, "edges", []string{"db-01 hard web-01 [db/port]", "db-01 soft web-01 [Database]"}, edges, nil)
+	p, err = server.Picture(Operator(), "new")
+	if err != nil || len(p.Boxes) != 1 || len(p.Edges) != 0 {
+		t.Errorf("picture of a node without edges: %+v, %v", p, err)
+	}
+	_, err = server.Picture(Operator(), "nobody")
+	wantCode(t, "picture of nobody", err, tutti.CodeNotFound)
 }
 
 // testStale changes everything that web-01 has read. A run of db-01 and the operator ada make these
