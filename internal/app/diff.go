@@ -27,7 +27,7 @@ func diffCode(ctx context.Context, s cli.Server, c cli.Connection, in cli.DiffCo
 func namedCode(ctx context.Context, s cli.Server, c cli.Connection, in cli.DiffCode) (cli.DiffSide, tutti.CodeManifest, operator.ReadFiles, error) {
 	if info, err := os.Stat(in.Name); in.Name != "" && err == nil && info.IsDir() {
 		manifest, read, err := operator.DirectoryFor(in.Name, in.Environment)
-		return cli.DiffSide{Name: in.Name}, manifest, read, err
+		return cli.DiffSide{Name: in.Name, Source: control.SourceOf(ctx, in.Name)}, manifest, read, err
 	}
 	kept, err := keptCode(ctx, s, in)
 	switch code := tutti.CodeOf(err); {

@@ -138,7 +138,11 @@ func Build(ctx context.Context, in Request) (*Code, error) {
 		out.Manifest.Files[LockFile] = tutti.CodeFile{Digest: tutti.DigestOf(out.lock), Size: int64(len(out.lock))}
 	}
 	if !out.Manifest.IsEnvironment() {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "%s is no Puppet environment: neither environment.conf nor manifests/ is in it", cmp.Or(out.Source.Repository, in.Dir))
+		what := fmt.Sprintf("commit %.12s of %s", out.Source.Commit, cmp.Or(out.Source.Repository, in.Dir))
+		if out.Source.Dirty {
+			what = in.Dir
+		}
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s is no Puppet environment: neither environment.conf nor manifests/ is in it", what)
 	}
 	return out, out.Manifest.Validate()
 }

@@ -21,11 +21,9 @@ type comparing struct {
 	job   *engine.Job
 	step  *engine.Step
 
-	compiling int              // nodes whose run goes on
-	waits     bool             // a node waits for the end of a run of another job
+	tally     *tally           // what the nodes do now
+	compiling int              // nodes whose run goes on, with the runs that this decision begins
 	full      bool             // a node cannot begin yet because of a limit
-	todo      []tutti.NodeName // nodes that have not compiled yet
-	ended     []*engine.Run    // the last runs of nodes that have compiled, or failed
 	not       []tutti.NodeName // nodes that cannot begin, as far as the limits let the decision look
 	out       []tutti.Body
 }
@@ -34,12 +32,14 @@ type comparing struct {
 // its gate. When all nodes have ended, nodes compile again if the exports of the others have changed what they
 // collect. So no run waits at its gate for another node, and nothing here changes what the fleet needs.
 func diff(s *State, v View, j *engine.Job, st *engine.Step) []tutti.Body {
-	c := &comparing{state: s, view: v, job: j, step: st}
-	for _, n := range st.Converge.Only {
-		c.place(n)
+	c := &comparing{state: s, view: v, job: j, step: st, tally: s.diffs.of(s, j, st)}
+	held := c.tally.names[atGate]
+	for _, n := range held {
+		c.out = append(c.out, &tutti.RunGated{Run: s.engine.Active[n], Verdict: tutti.GateStop, Reason: "asked only to compile"})
 	}
-	idle := func() bool { return c.compiling == 0 && !c.waits && !c.full }
-	if c.begin(c.todo); idle() {
+	c.compiling = len(c.tally.names[compiles]) + len(held)
+	idle := func() bool { return c.compiling == 0 && len(c.tally.names[hasOther]) == 0 && !c.full }
+	if c.begin(c.tally.names[mayBegin]); idle() {
 		c.begin(c.again())
 	}
 	if idle() {
@@ -49,31 +49,17 @@ func diff(s *State, v View, j *engine.Job, st *engine.Step) []tutti.Body {
 	return c.out
 }
 
-// The method `place` finds out what a node does now, and stops a run that is at its gate.
-func (c *comparing) place(n tutti.NodeName) {
-	last, active := lastOf(c.runs(n)), c.state.engine.Runs[c.state.engine.Active[n]]
-	switch {
-	case active != nil && active.Job == c.job.ID:
-		c.compiling++
-		if active.Held() {
-			c.out = append(c.out, &tutti.RunGated{Run: active.Run, Verdict: tutti.GateStop, Reason: "asked only to compile"})
-		}
-	case last != nil:
-		c.ended = append(c.ended, last)
-	case active != nil:
-		c.waits = true
-	default:
-		c.todo = append(c.todo, n)
+// The method `ended` returns the last runs of the nodes that have compiled, or failed.
+func (c *comparing) ended() []*engine.Run {
+	var out []*engine.Run
+	for _, n := range c.tally.names[hasEnded] {
+		out = append(out, lastOf(c.runs(n)))
 	}
+	return out
 }
 
 // The method `runs` returns the runs of a node in the job.
-func (c *comparing) runs(n tutti.NodeName) []*engine.Run {
-	if of := c.step.Node(n); of != nil {
-		return c.state.ownRuns(of)
-	}
-	return nil
-}
+func (c *comparing) runs(n tutti.NodeName) []*engine.Run { return runsIn(c.state, c.step, n) }
 
 // The method `able` reports whether a node can begin to compile. The server has checked this when the job began, but
 // something may have changed since then.
@@ -86,7 +72,7 @@ func (c *comparing) able(n tutti.NodeName) bool {
 // The method `again` returns the nodes whose answers have changed because other nodes of the job have compiled.
 func (c *comparing) again() []tutti.NodeName {
 	var out []tutti.NodeName
-	for _, r := range c.ended {
+	for _, r := range c.ended() {
 		if c.moved(r) && len(c.runs(r.Node)) < maxDiffCompiles {
 			out = append(out, r.Node)
 		}
@@ -132,7 +118,8 @@ func (c *comparing) begin(nodes []tutti.NodeName) {
 // The method `verdict` describes how the job ended.
 func (c *comparing) verdict() (tutti.Verdict, string) {
 	var failed, moving []tutti.NodeName
-	for _, r := range c.ended {
+	ended := c.ended()
+	for _, r := range ended {
 		switch {
 		case !Compiled(r):
 			failed = append(failed, r.Node)
@@ -140,7 +127,7 @@ func (c *comparing) verdict() (tutti.Verdict, string) {
 			moving = append(moving, r.Node)
 		}
 	}
-	parts := []string{fmt.Sprintf("%d of %d nodes compiled", len(c.ended)-len(failed)-len(moving), len(c.step.Converge.Only))}
+	parts := []string{fmt.Sprintf("%d of %d nodes compiled", len(ended)-len(failed)-len(moving), len(c.step.Converge.Only))}
 	tell := func(what string, nodes []tutti.NodeName) {
 		if slices.Sort(nodes); len(nodes) > 0 {
 			parts = append(parts, what+": "+list(nodes))

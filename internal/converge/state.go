@@ -29,6 +29,8 @@ type State struct {
 	// no grant covers them any more.
 	withdrawn map[tutti.NodeName]uint64
 
+	diffs tallies
+
 	// The following fields are for reactions (react.go). The nodes in `diverged` are left
 	// alone until the digest of their answers changes. If the digest is empty, the nodes are
 	// left alone until new code or a person's converge.
@@ -55,6 +57,7 @@ func New(e *engine.State, d *data.State) *State {
 		dirty:  map[tutti.NodeName]bool{},
 		needy:  map[tutti.NodeName]Standing{},
 
+		diffs:     tallies{},
 		withdrawn: map[tutti.NodeName]uint64{},
 		diverged:  map[tutti.NodeName]tutti.Digest{},
 		reactions: map[tutti.NodeName]reactionsOf{},
@@ -66,6 +69,7 @@ func New(e *engine.State, d *data.State) *State {
 
 // Apply folds an event. The folds of engine and data must already have folded this event.
 func (s *State) Apply(e tutti.Event) {
+	s.diffs.note(s.engine, e)
 	switch b := e.Body.(type) {
 	case *tutti.NodeEnrolled:
 		if !s.nodes[b.Node] {

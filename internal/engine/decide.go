@@ -23,6 +23,7 @@ type View struct {
 	Silence  time.Duration                  // a node that is silent for this long is lost
 	InFlight int                            // how many runs the fleet may have at once; 0: no limit
 	Hold     bool                           // no run may begin; present runs continue
+	Quiet    bool                           // do not look for lost runs, because a decision a moment ago has looked
 	HeldTo   time.Time                      // before this time no run could begin; zero: runs could always begin
 	Usual    func(tutti.NodeName) Usual     // how a node runs if the step does not say so; nil: ProgramApply
 
@@ -36,7 +37,10 @@ type View struct {
 // the id. For the same state, Decide returns the same events. After these events are
 // applied, Decide does not return them again.
 func (s *State) Decide(v View) []tutti.Body {
-	out := s.losses(v)
+	var out []tutti.Body
+	if !v.Quiet {
+		out = s.losses(v)
+	}
 	budget := newBudget(s, v.InFlight)
 	for _, j := range s.open {
 		if j.Leases != nil {

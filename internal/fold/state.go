@@ -16,6 +16,7 @@ import (
 type State struct {
 	Seq      uint64 // number of the last event
 	Through  uint64 // the last event that the latest snapshot covers
+	Kept     int    // how many events the latest snapshot contains
 	Engine   *engine.State
 	Data     *data.State
 	Converge *converge.State
@@ -55,7 +56,7 @@ func (s *State) apply(e tutti.Event) {
 	case *tutti.NodeEnrolled:
 		data.SetGroups(s.Data, b.Node, s.Registry.GroupsOf(b.Node))
 	case *tutti.SnapshotTaken:
-		s.Through = b.Through
+		s.Through, s.Kept = b.Through, b.Events
 	case *tutti.ReportsRetired:
 		s.Reports = b
 	}

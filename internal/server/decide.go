@@ -14,6 +14,10 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
+// lossesEvery is the pause between two looks for lost runs. A look goes through all present runs, so a look at every append
+// would let the cost of each run grow with the number of runs. The deadlines of runs are many seconds.
+const lossesEvery = 200 * time.Millisecond
+
 // decider decides what the server does after each batch of events. The decider is the owner of the writer.
 // Only the writer uses the fields of the decider.
 type decider struct {
@@ -23,6 +27,7 @@ type decider struct {
 	heldTo  time.Time // when the disk last had no room
 	rung    map[tutti.JobID]rungLeases
 	goneAt  time.Time // before this time the server does not look for nodes that are gone
+	lostAt  time.Time // before this time the server does not look for lost runs
 	resting time.Time // before this time the server takes no decision on converge steps
 }
 
@@ -65,15 +70,20 @@ func (d *decider) Decide(t *writer.Tx) {
 		tx.MayCut()
 	}
 	d.removeGone(tx)
+	d.endAbandoned(tx)
 	held := d.hold(tx)
 	view := engine.View{
 		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen,
 		Silence: d.Opts.Silence, InFlight: d.Opts.InFlight, Hold: held, HeldTo: d.heldTo,
-		Usual: tx.UsualOf, LastAnswer: d.lastAnswer,
+		Usual: tx.UsualOf, LastAnswer: d.lastAnswer, Quiet: tx.Now.Before(d.lostAt),
+	}
+	if !view.Quiet {
+		d.lostAt = tx.Now.Add(lossesEvery)
 	}
 	for {
 		d.checkValueWaits(tx)
 		bodies := tx.Engine.Decide(view)
+		view.Quiet = true
 		if len(bodies) == 0 && !d.convergence(tx, held) {
 			break
 		}
@@ -123,6 +133,8 @@ func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutt
 				d.ring(state, node, wire.RingClaim)
 			}
 			d.Opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
+		case *tutti.JobCancelled:
+			d.ringAbandoned(state, e)
 		case *tutti.JobFinished:
 			d.Opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
 		case *tutti.LeaseChanged:

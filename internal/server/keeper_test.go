@@ -402,6 +402,45 @@ func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
 	})
 }
 
+// TestASnapshotComesLaterIfItKeepsMuch: a snapshot is due when the log has at least half as many new events as the latest
+// snapshot has. Otherwise the cost of each event would grow with the number of kept events.
+func TestASnapshotComesLaterIfItKeepsMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		emit := func(from, to int) {
+			t.Helper()
+			for i := from; i < to; i++ {
+				if err := p.EmitBy("operator:ada", &tutti.ValueSet{Key: fmt.Sprintf("shared/%d", i), Value: []byte("1")}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+		}
+		taken := func() *tutti.SnapshotTaken {
+			t.Helper()
+			e, found, err := p.log.Snapshot(t.Context())
+			if err != nil || !found {
+				t.Fatal(found, err)
+			}
+			return e.Body.(*tutti.SnapshotTaken)
+		}
+		emit(0, 10*snapshotEvery)
+		before, end := taken(), len(p.log.everything())
+		if before.Events < 5*snapshotEvery {
+			t.Fatalf("the snapshot has only %d events", before.Events)
+		}
+		due := int(before.Through) + before.Events/2
+		emit(end, due-1)
+		if got := taken(); got.Through != before.Through {
+			t.Errorf("the next snapshot came at event %d, want it after event %d", got.Through, due)
+		}
+		emit(due-1, due)
+		if got := taken(); got.Through != uint64(due) {
+			t.Errorf("the latest snapshot has the events up to %d, want %d", got.Through, due)
+		}
+	})
+}
+
 // TestAServerThatEndsSoonTakesItsSnapshot checks servers that end as soon as they serve, for
 // example because the first message kills them.
 func TestAServerThatEndsSoonTakesItsSnapshot(t *testing.T) {

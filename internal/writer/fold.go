@@ -44,9 +44,11 @@ func (w *Writer) refold(ctx context.Context) *fold.State {
 	return w.opts.Past.Refold(ctx)
 }
 
-// needsSnapshot reports whether the log has enough events after the latest snapshot.
+// needsSnapshot reports whether the log has enough events after the latest snapshot. A snapshot reads all events of the
+// latest snapshot and of the log. So the log grows to at least half of the latest snapshot before the next one is due.
+// Otherwise the cost of each event would grow with the number of kept events.
 func (w *Writer) needsSnapshot() bool {
-	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
+	return w.state.Seq >= w.state.Through+uint64(max(w.opts.SnapshotEvery, w.state.Kept/2))
 }
 
 // snapshotFirst takes a due snapshot before the server serves. The snapshot is due if the last

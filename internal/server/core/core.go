@@ -133,6 +133,7 @@ type Core struct {
 	Shares   *share.Shares
 	Asks     openQuestions
 	Readings *share.Readings
+	Viewers  Viewers                      // of the jobs of diffs
 	Leavers  []Leaver                     // only the writer uses this list
 	Admitted map[tutti.NodeName]Admission // for each node, the admission of its held run; only the writer uses this map
 	// Stored counts, for each node, the bytes of the blobs that the node has sent since its last result. Only the

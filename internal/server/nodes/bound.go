@@ -71,9 +71,9 @@ func mostBytes(op string) int {
 	return maxSmall
 }
 
-// decodeGate reads what a run hands over after its compile. The function refuses content that the
+// The method `decodeGate` reads what a run hands over after its compile. The method refuses content that the
 // catalog of an honest node never contains.
-func decodeGate(op string, payload []byte) (wire.Gate, error) {
+func (s *base) decodeGate(op string, payload []byte) (wire.Gate, error) {
 	type fields wire.Gate
 	raw, err := core.Decode[struct {
 		fields
@@ -89,7 +89,7 @@ func decodeGate(op string, payload []byte) (wire.Gate, error) {
 	if in.Reads, err = elements[tutti.Read]("gate: reads", raw.Reads, maxReads); err != nil {
 		return in, err
 	}
-	if in.Keys, err = elements[tutti.KeyRead]("gate: hiera keys", raw.Keys, maxKeys); err != nil {
+	if in.Keys, err = s.keys.decode("gate: hiera keys", raw.Keys); err != nil {
 		return in, err
 	}
 	if in.Exports, err = elements[tutti.Export]("gate: exports", raw.Exports, data.MaxExports); err != nil {
@@ -128,9 +128,9 @@ func checkCompiled(c tutti.CatalogReport) error {
 	return nil
 }
 
-// decodeRecord reads the questions of a run from its record. The limits are the same as for
+// The method `decodeRecord` reads the questions of a run from its record. The limits are the same as for
 // a gate.
-func decodeRecord(raw []byte) (tutti.Record, error) {
+func (s *base) decodeRecord(raw []byte) (tutti.Record, error) {
 	in, err := core.Decode[struct {
 		Reads json.RawMessage `json:"reads"`
 		Keys  json.RawMessage `json:"keys"`
@@ -142,7 +142,7 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	if out.Reads, err = elements[tutti.Read]("record: reads", in.Reads, maxReads); err != nil {
 		return out, err
 	}
-	out.Keys, err = elements[tutti.KeyRead]("record: hiera keys", in.Keys, maxKeys)
+	out.Keys, err = s.keys.decode("record: hiera keys", in.Keys)
 	return out, err
 }
 

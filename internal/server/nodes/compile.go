@@ -50,7 +50,7 @@ func (s *runs) servedCatalog(ctx context.Context, key tutti.NodeKey, payload []b
 	}); err != nil {
 		return nil, err
 	}
-	in, err := decodeCompiled(payload)
+	in, err := s.decodeCompiled(payload)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, err
 	return digest, tutti.Wrap("", err, "store the places where run %s asked", in.Run)
 }
 
-// decodeCompiled decodes and checks what a compile host hands over.
-func decodeCompiled(payload []byte) (wire.ServedCatalog, error) {
+// The method `decodeCompiled` decodes and checks what a compile host hands over.
+func (s *base) decodeCompiled(payload []byte) (wire.ServedCatalog, error) {
 	var in wire.ServedCatalog
 	fields, err := core.Decode[struct {
 		For         tutti.NodeName  `json:"for"`
@@ -143,7 +143,7 @@ func decodeCompiled(payload []byte) (wire.ServedCatalog, error) {
 	if err != nil {
 		return in, err
 	}
-	if in.Gate, err = decodeGate(wire.OpCompiled, payload); err != nil {
+	if in.Gate, err = s.decodeGate(wire.OpCompiled, payload); err != nil {
 		return in, err
 	}
 	if in.CatalogUUID != "" {

@@ -34,7 +34,7 @@ func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any
 	if err := s.Shares.ReadGate(key, payload); err != nil {
 		return nil, err
 	}
-	in, err := decodeGate(wire.OpGate, payload)
+	in, err := s.decodeGate(wire.OpGate, payload)
 	if err != nil {
 		return nil, err
 	}

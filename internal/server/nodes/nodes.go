@@ -15,6 +15,7 @@ import (
 type base struct {
 	*core.Core
 	files    atomic.Pointer[codeFiles]
+	keys     keyLists
 	saidBack atomic.Int64 // when the server last logged that a node had seen more events than the server has, in Unix seconds
 }
 

@@ -134,7 +134,7 @@ func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Res
 	if err := checkRecord(in.Run, int64(len(raw))); err != nil {
 		return nil, err
 	}
-	record, err := decodeRecord(raw)
+	record, err := s.decodeRecord(raw)
 	if err != nil {
 		s.Opts.Logger.Warn("a record cannot be read", "run", in.Run, "error", err)
 		return nil, nil

@@ -15,17 +15,21 @@ import (
 func (s *Operators) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
-	goesOn := false
+	goesOn, needed := false, false
 	err := s.Look(ctx, func(v explain.View) error {
 		job, err := v.Job(in.Job, v.KeepJobs)
 		if err != nil {
 			return err
 		}
 		filter.job, from, goesOn = job.ID, job.Seq-1, !job.Ended()
+		needed = goesOn && in.Follow && job.Diff != nil && job.By == tutti.Actor(ctx) // a diff needs somebody who sees its result
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if needed {
+		defer s.Viewers.Enter(filter.job)()
 	}
 	live, stop := s.Hub.Subscribe(filter.job)
 	defer stop()
