@@ -13,6 +13,15 @@ help: ## list the targets
 build: ## build bin/tutti
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X github.com/tutti-project/tutti/internal/app.Version=$(VERSION)" -o bin/tutti ./cmd/tutti
 
+.PHONY: ui
+ui: ## build the page in the browser, ui/dist from ui/src; needs only Go. A test fails if ui/dist is not what ui/src gives
+	$(GO) run ./internal/uibuild
+
+.PHONY: test-ui
+test-ui: ## drive the page with a real browser (Debian's chromium, as root installed); axe-core is fetched if npm is there; UI_SHOTS=DIR writes pictures
+	script/install-deps chromium
+	AXE=$$(script/axe) $(GO) test -tags ui -count 1 -timeout 20m ./internal/uitest
+
 .PHONY: deb
 deb: ## build the Debian package for this machine's architecture into bin/
 	$(GO) run ./internal/packages -version '$(VERSION)' -out bin -only deb
@@ -31,7 +40,7 @@ deps: ## install the Debian packages that tests, lab and demo need (root)
 	script/install-deps
 
 .PHONY: demo
-demo: deps build ## deploy OpenStack Swift on four lab hosts, without a plan; store and fetch an object (root)
+demo: deps build ## deploy OpenStack Swift on four lab hosts, without a plan; store and fetch an object; DEMO=--ui shows it in a browser (root)
 	bin/tutti demo swift --converge $(DEMO)
 
 .PHONY: test

@@ -61,7 +61,7 @@ var layers = map[string]string{
 	"killpoint": points,
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
-	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling, "control": sibling, "outward": sibling, "classify": sibling,
+	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling, "control": sibling, "outward": sibling, "classify": sibling, "uidoor": sibling,
 	// The doctor reads an agent's directory, Puppet, credentials and /proc. The package that collects these facts is
 	// therefore above the adapters. The checks in doctor are in the adapters' layer and read nothing.
 	"doctor/collect": room,
@@ -74,7 +74,7 @@ var layers = map[string]string{
 	// the stored data.
 	"operator": room, "serverdir": room,
 	"app":    wiring,
-	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "promtest": support, "check": support, "release": support, "packages": support,
+	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "promtest": support, "check": support, "release": support, "packages": support, "uibuild": support,
 }
 
 // The map `below` contains, for each layer, the layers that it may import.

@@ -39,7 +39,7 @@ func scripts(dir string) testscript.Params {
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "until": until, "normal": normal, "last": last, "kill9": kill9, "expand": expand, "run": showRun,
+			"exits": exits, "until": until, "normal": normal, "last": last, "kill9": kill9, "expand": expand, "run": showRun, "browse": browse,
 		},
 	}
 }

@@ -48,6 +48,7 @@ func Commands() cli.Deps {
 		RotateBox:  agent.AskBox,
 		Doctor:     examineHere,
 		Demo:       demo,
+		OpenUI:     openUI,
 		Chaos:      runChaos,
 		Local:      local{},
 

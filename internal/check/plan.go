@@ -129,8 +129,9 @@ func lint(ctx context.Context, s *sink) error {
 	say := func(line string) { s.report.say("lint: %s", line) }
 	for _, args := range [][]string{
 		append(golangci[:len(golangci):len(golangci)], "./..."),
-		append(golangci[:len(golangci):len(golangci)], "--build-tags", "e2e,killpoints,packages", "./..."),
+		append(golangci[:len(golangci):len(golangci)], "--build-tags", "e2e,killpoints,packages,ui", "./..."),
 		{"go", "mod", "tidy", "-diff"},
+		{"script/ui-types"},
 	} {
 		if err := s.command(ctx, nil, say, args...); err != nil {
 			return err

@@ -22,6 +22,7 @@ type Demo struct {
 	Dir  string // directory of the examples
 
 	Converge bool // deploy the example by converging, and not with its plan
+	UI       bool // show the fleet in a browser, and wait until this page is closed
 
 	Release string // Debian release that replaces the release in the lab file
 }
@@ -63,6 +64,7 @@ func newDemoCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&in.Keep, "keep", false, "keep the lab afterwards")
 	cmd.Flags().BoolVar(&in.Converge, "converge", false, "converge without a plan: the order follows from what the nodes read and publish")
+	cmd.Flags().BoolVar(&in.UI, "ui", false, "show the fleet in a browser on this machine, until Ctrl-C")
 	cmd.Flags().StringVar(&in.Release, "release", "", "Debian release: trixie (Puppet 8, the default) or bookworm (Puppet 7)")
 	cmd.Flags().StringVar(&in.Dir, "examples", "examples", "directory with the examples")
 	return cmd

@@ -90,6 +90,8 @@ type Deps struct {
 	Sealer Sealer
 	// CheckPolicy returns the lines in a node's policy that do not have the effect that a reader expects.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
+	// OpenUI shows the page in a browser.
+	OpenUI OpenUI
 	// Demo boots a fleet, deploys an example on it and shows it.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
@@ -146,7 +148,7 @@ func addCommands(root *cobra.Command, o *options) {
 	group(root, "Run",
 		newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newLocalCommand(o))
 	group(root, "Look",
-		newExplainCommand(o), newQueryCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newStatusCommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o), newDiffCommand(o))
+		newExplainCommand(o), newQueryCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newStatusCommand(o), newUICommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o), newDiffCommand(o))
 	group(root, "Fleet",
 		newCodeCommand(o), newDataCommand(o), newSecretCommand(o), newNodeCommand(o), newOperatorCommand(o), newTokenCommand(o), newGrantsCommand(o))
 	group(root, "Set up",

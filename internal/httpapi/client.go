@@ -23,6 +23,7 @@ type Client struct {
 	inventories
 	overviews
 	pictures
+	forwards
 	base string
 	http *http.Client
 	// Witness stores the highest position of the server in all answers. If Witness is nil, no position is stored.
@@ -59,7 +60,7 @@ func NewClient(base string, client *http.Client) *Client {
 	own.CheckRedirect = noRedirect
 	c := &Client{base: base, http: &own}
 	c.joins, c.histories, c.inventories, c.overviews = joins{c}, histories{c}, inventories{c}, overviews{c}
-	c.pictures = pictures{c}
+	c.pictures, c.forwards = pictures{c}, forwards{c}
 	return c
 }
 

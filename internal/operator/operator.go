@@ -63,6 +63,16 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	return client, nil
 }
 
+// Who returns the name of the operator and the address of the server. On the local socket, the name is `root`.
+func Who(o ConnectOptions) (name, server string) {
+	bundle, err := identity.LoadOperator(o.OperatorDir)
+	if err != nil {
+		return "root", o.Socket
+	}
+	server, _ = o.ServerURL() // an error has ended Connect before
+	return bundle.Name, server
+}
+
 // RenewDeadline is how long a renewal of an operator's certificate may take.
 const RenewDeadline = 10 * time.Second
 

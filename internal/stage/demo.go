@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/uidoor"
 )
 
 const demoPlan = "deploy"
@@ -101,21 +103,53 @@ func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.
 	if o.Converge {
 		deploy = demoConverge
 	}
-	if err := deploy(ctx, f, dir, say, show); err != nil {
-		return err
+	present := func() error {
+		if err := deploy(ctx, f, dir, say, show); err != nil {
+			return err
+		}
+		if err := shown.use(ctx, f, say); err != nil {
+			return err
+		}
+		if o.Keep {
+			say(lookAround, f.Conn.OperatorDir, spec.Name, shown.look, spec.Name)
+		}
+		return nil
 	}
-	if err := shown.use(ctx, f, say); err != nil {
-		return err
+	if o.UI {
+		return withPage(ctx, f, say, present)
 	}
-	if o.Keep {
-		say(lookAround, f.Conn.OperatorDir, spec.Name, shown.look, spec.Name)
+	return present()
+}
+
+// withPage shows the fleet in a browser while `present` runs, and afterwards until the page is closed.
+func withPage(ctx context.Context, f *LabFleet, say func(string, ...any), present func() error) error {
+	ctx, closePage := context.WithCancel(ctx)
+	defer closePage()
+	ended := make(chan error, 1)
+	go func() {
+		o := uidoor.Options{Server: f.Client, About: uidoor.About{Operator: demoOperator, Server: demoServer}}
+		ended <- uidoor.Serve(ctx, o, "", func(at uidoor.Opened) {
+			say("The page of this fleet: %s (works once, within a minute)", at.URL)
+			if err := uidoor.Browse(ctx, at.File); err != nil {
+				say("No browser was started (%v): open the address yourself", err)
+			}
+		})
+	}()
+	err := present()
+	if err != nil {
+		closePage()
+	} else {
+		say("The page stays until you press Ctrl-C, or until nobody has used it for an hour. Another address for it:\n"+
+			"    bin/tutti --operator %s ui", f.Conn.OperatorDir)
 	}
-	return nil
+	return errors.Join(err, <-ended)
 }
 
 const (
 	demoServer = "tutti"
-	lookAround = `The lab is kept. Look around:
+	// demoOperator is the first operator of a server
+	demoOperator = "admin"
+	lookAround   = `The lab is kept. Look around:
     export TUTTI_OPERATOR=%s
     bin/tutti job show --reads
     bin/tutti node list
