@@ -31,7 +31,7 @@ func Start(t testing.TB, address, config string) *Prometheus {
 		t.Fatal(err)
 	}
 	p := &Prometheus{url: "http://" + address, said: &bytes.Buffer{}}
-	cmd := exec.Command(Need(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd := exec.CommandContext(t.Context(), Need(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stderr = p.said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
