@@ -28,6 +28,7 @@ func stages(rows budget, c *change) []stage {
 		// The module's specs need no hosts, so specs7 could run in either lane. It runs in the lane "hosts",
 		// because this lane would end first.
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
+		{name: "ui", lane: "hosts", run: browser},
 
 		{name: "lint", lane: "code", run: lint},
 		{name: "go", lane: "code", run: unitTests(c)},
@@ -122,6 +123,25 @@ func commands(all ...[]string) func(context.Context, *sink) error {
 		}
 		return nil
 	}
+}
+
+// The function `browser` drives the page with a real browser. If npm can fetch axe-core, the tests also look for barriers.
+func browser(ctx context.Context, s *sink) error {
+	if err := s.command(ctx, nil, nil, "script/install-deps", "chromium"); err != nil {
+		return err
+	}
+	var axe string
+	if err := s.command(ctx, nil, func(line string) {
+		if strings.HasSuffix(line, "axe.min.js") { // npm may print warnings, too
+			axe = line
+		}
+	}, "script/axe"); err != nil {
+		return err
+	}
+	if axe == "" {
+		s.report.say("%s: axe-core is not there (package npm), so nobody looks for barriers", s.stage)
+	}
+	return goTests(goTest{env: []string{"AXE=" + axe}, args: []string{"-tags", "ui", "-count", "1", "-timeout", "20m", "./internal/uitest"}})(ctx, s)
 }
 
 // The function `lint` prints the output of the linters.
