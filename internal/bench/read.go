@@ -51,6 +51,11 @@ func measureRead(ctx context.Context, o options) (figures []figure, err error) {
 	}
 	past = nil // free this memory, because only the server's memory is measured
 	err = serveHere(ctx, s.data, noBus{}, func(ctx context.Context, s *server.Server) error {
+		views, err := measureViews(ctx, s, o.nodes)
+		if err != nil {
+			return err
+		}
+		figures = append(figures, views...)
 		scrape, err := measureScrape(ctx, s, o.nodes)
 		if err != nil {
 			return err

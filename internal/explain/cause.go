@@ -120,7 +120,7 @@ func firstChange(s *data.State, node tutti.NodeName, queries []tutti.Query) (tut
 
 // The method `code` returns the cause of a node whose last run had other code than it would have now.
 func (c *causes) code(view *api.NodeView) (cause api.NodeCause, key string) {
-	environment := c.of.Has(view.Node, view.Puppet).Environment
+	environment := c.of.environmentOf(view.Node)
 	push, code := c.of.Registry.Pushes[environment], c.of.Registry.Code[environment].Code
 	return api.NodeCause{
 		Kind: api.CauseCode, Text: fmt.Sprintf("code %s of environment %s was pushed after its last run", code.Hex()[:min(12, len(code.Hex()))], environment),
@@ -180,13 +180,22 @@ func (v View) rests() func(tutti.NodeName) string {
 }
 
 // The method `since` returns when a node stopped being good, if a change of data or code is the reason and is known.
-func (v View) since(node tutti.NodeName, st converge.Standing, puppet string) time.Time {
+func (v View) since(node tutti.NodeName, st converge.Standing) time.Time {
 	switch {
 	case len(st.Changed) > 0:
 		_, change := firstChange(v.Data, node, st.Changed)
 		return change.At
 	case st.OtherCode:
-		return v.Registry.Pushes[v.Has(node, puppet).Environment].At
+		return v.Registry.Pushes[v.environmentOf(node)].At
 	}
 	return time.Time{}
+}
+
+// environmentOf returns the environment whose code a node should have.
+func (v View) environmentOf(node tutti.NodeName) string {
+	n, f := v.Registry.Nodes[node], v.Registry.Fleet
+	if n == nil || f == nil {
+		return ""
+	}
+	return f.EnvironmentFor(v.Registry.Groups(n), n.Classified)
 }

@@ -169,7 +169,7 @@ func (v View) state(n *fold.Node, st converge.Standing, view *api.NodeView) {
 		return
 	}
 	view.Stands = v.stateOf(n, st)
-	switch since := v.since(n.Node, st, view.Puppet); {
+	switch since := v.since(n.Node, st); {
 	case !since.IsZero():
 		view.Since = since
 	case st.Run != nil:

@@ -58,7 +58,7 @@ func (v View) Tally() Tally {
 		v.state(n, st, &view)
 		out.count(view, named)
 		if view.Stands == api.NodeStale {
-			out.Stale[n.Node] = v.since(n.Node, st, view.Puppet)
+			out.Stale[n.Node] = v.since(n.Node, st)
 		}
 		if paused(n.Node) != "" {
 			out.Paused++
