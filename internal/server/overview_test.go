@@ -250,6 +250,10 @@ func TestASlowViewer(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the slow viewer ended with %v", err)
 		}
+		err := f.WatchFleet(ctx, api.WatchFleet{}, func(api.FleetFrame) error { return nil })
+		if tutti.CodeOf(err) != tutti.CodeUnavailable {
+			t.Errorf("a stream whose time is over ended with %v, want it unavailable", err)
+		}
 	})
 }
 

@@ -69,11 +69,14 @@ func (o overviews) WatchFleet(ctx context.Context, in api.WatchFleet, yield func
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx) // for a revoked operator, the cause is the refusal
+			return streamEnded(context.Cause(ctx))
 		case <-timer.C:
 		}
 		t, err := o.fresh(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return streamEnded(context.Cause(ctx))
+		case err != nil:
 			return err
 		}
 		frame := o.frame(t, cursor, wants)
@@ -90,6 +93,15 @@ func (o overviews) WatchFleet(ctx context.Context, in api.WatchFleet, yield func
 			timer.Reset(0)
 		}
 	}
+}
+
+// streamEnded returns why a stream ended. For a revoked operator, the cause is the refusal. A cause without a code is the end
+// of the server or of the connection.
+func streamEnded(cause error) error {
+	if tutti.CodeOf(cause) != tutti.CodeInternal {
+		return cause
+	}
+	return tutti.Wrap(tutti.CodeUnavailable, cause, "the stream of the fleet has ended; watch again")
 }
 
 // The method `fresh` returns the table for a caller, and computes it again if it is old. The error says why the caller may
