@@ -48,6 +48,9 @@ func browse(ts *testscript.TestScript, _ bool, args []string) {
 	wants("a foreign page with the code", 403, "http://evil.example", "/door/exchange", "", code)
 	var in struct{ Bearer, Operator, Server string }
 	ts.Check(json.Unmarshal(wants("the code", 200, origin, "/door/exchange", "", code), &in))
+	if _, err := os.Stat(filepath.Dir(at.File)); !os.IsNotExist(err) {
+		ts.Fatalf("the file that opens the page is still there: %v", err)
+	}
 	wants("the code again", 401, origin, "/door/exchange", "", code)
 	if in.Operator != "admin" || !strings.HasPrefix(in.Server, "https://") || in.Bearer == "" {
 		ts.Fatalf("the page says %+v", in)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/operator"
@@ -14,7 +15,7 @@ func openUI(ctx context.Context, c cli.Connection, in cli.UI) error {
 		return err
 	}
 	if err := renewOperator(c); err != nil {
-		in.Refused(err)
+		in.Refused(err, false)
 	}
 	client, err := operator.Connect(operator.ConnectOptions(c))
 	if err != nil {
@@ -25,7 +26,10 @@ func openUI(ctx context.Context, c cli.Connection, in cli.UI) error {
 		return err
 	}
 	name, server := operator.Who(operator.ConnectOptions(c))
-	o := uidoor.Options{Server: client, About: uidoor.About{Operator: name, Server: server, Release: Version}, Refused: in.Refused}
+	o := uidoor.Options{
+		Server: client, About: uidoor.About{Operator: name, Server: server, Release: Version},
+		Refused: func(why error) { in.Refused(why, errors.Is(why, uidoor.ErrUsedCode)) },
+	}
 	return uidoor.Serve(ctx, o, in.Path, func(at uidoor.Opened) {
 		out := cli.UIOpened{URL: at.URL, File: at.File}
 		if in.Browser {

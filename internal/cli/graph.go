@@ -40,6 +40,11 @@ back. Soft edges are dashed, hard edges are double, explicit edges are dotted.`,
 			if output != "" && !svg {
 				return tutti.Errorf(tutti.CodeInvalid, "--output needs --svg")
 			}
+			if cmd.Flags().Changed("output") {
+				if err := checkOutput(output); err != nil {
+					return err
+				}
+			}
 			server, err := o.connect()
 			if err != nil {
 				return err

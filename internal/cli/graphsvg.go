@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/tutti-project/tutti"
@@ -282,14 +283,31 @@ func svgText(text string) string {
 	return out.String()
 }
 
-// saveSVG writes a picture to a file. It replaces an existing file only if that file is a picture, too.
+// checkOutput refuses names for a picture that are no name of a file.
+func checkOutput(file string) error {
+	if file == "" || file == "-" {
+		return tutti.Errorf(tutti.CodeInvalid, "--output %q is not the name of a file: leave --output out to print the picture", file)
+	}
+	return nil
+}
+
+// saveSVG writes a picture to a file. It replaces an existing file only if that file is a picture, too. The file keeps its
+// mode.
 func saveSVG(file string, content []byte) error {
-	was, err := os.Open(file)
+	mode := fs.FileMode(0o644)
+	info, err := os.Lstat(file) // opening a pipe would wait for its writer
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
+	case !info.Mode().IsRegular():
+		return tutti.Errorf(tutti.CodeConflict, "%s is %s, so it stays as it is: give another --output, or leave --output out to print the picture", file, kindOfFile(info.Mode()))
 	default:
+		mode = info.Mode().Perm()
+		was, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block if the file has become a pipe
+		if err != nil {
+			return err
+		}
 		head := make([]byte, 1<<10)
 		n, err := io.ReadFull(was, head)
 		_ = was.Close()
@@ -297,5 +315,22 @@ func saveSVG(file string, content []byte) error {
 			return tutti.Errorf(tutti.CodeConflict, "%s exists and is not a picture of tutti graph, so it stays as it is: give another --output, or remove the file", file)
 		}
 	}
-	return durable.WriteFile(file, content, 0o644)
+	return durable.WriteFile(file, content, mode)
+}
+
+// kindOfFile says what is in the place of a regular file.
+func kindOfFile(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "not a regular file"
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 
@@ -176,10 +177,53 @@ func TestSaveThePicture(t *testing.T) {
 			t.Errorf("the file with %q: %v", content, err)
 		}
 	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := saveSVG(file, picture); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the picture does not keep its mode: %v, %v", info, err)
+	}
 	if err := saveSVG(filepath.Join(dir, "no", "x.svg"), picture); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 2 {
 		t.Errorf("the directory has %v", left)
+	}
+}
+
+// The command says what is in the place of the picture. It does not wait for a pipe, and does not replace a link.
+func TestOnlyAFileIsAPicture(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	picture := []byte(svg(t, samplePicture(t)))
+	if err := errors.Join(os.WriteFile(at("real.svg"), picture, 0o644), os.Symlink("real.svg", at("link")), os.Symlink("none.svg", at("dangling")),
+		syscall.Mkfifo(at("pipe"), 0o600), os.Mkdir(at("directory"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		at("pipe"): "a pipe", at("link"): "a symbolic link", at("dangling"): "a symbolic link", at("directory"): "a directory",
+	} {
+		before, err := os.Lstat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = saveSVG(name, picture)
+		if tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), " is "+want+",") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after, err := os.Lstat(name); err != nil || !os.SameFile(before, after) {
+			t.Errorf("%s was replaced: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", "-"} {
+		root := NewRoot(Deps{})
+		root.SetArgs([]string{"graph", "--svg", "--output", name})
+		root.SetErr(io.Discard)
+		if err := root.Execute(); tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), "leave --output out to print") {
+			t.Errorf("--output %q: %v", name, err)
+		}
 	}
 }

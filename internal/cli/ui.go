@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -12,9 +14,10 @@ import (
 type UI struct {
 	Path    string // the path of the first page, below /ui/
 	Browser bool   // open the page in a browser
-	// Opened is called when the page can be opened. Refused is called with the reason of each refused request.
+	// Opened is called when the page can be opened. Refused is called with the reason of each refused request. The value
+	// `stolen` says that somebody showed a code that was used before.
 	Opened  func(UIOpened)
-	Refused func(error)
+	Refused func(why error, stolen bool)
 }
 
 // UIOpened is where the page is.
@@ -27,9 +30,6 @@ type UIOpened struct {
 
 // OpenUI opens the page, and keeps it open until ctx ends or nobody uses the page for an hour.
 type OpenUI func(ctx context.Context, c Connection, in UI) error
-
-// mostRefusals limits how many refused requests a command reports, because every program on the machine can cause them.
-const mostRefusals = 20
 
 func newUICommand(o *options) *cobra.Command {
 	var noBrowser bool
@@ -59,13 +59,20 @@ PATH is the page to begin with.`,
 			if len(args) > 0 {
 				in.Path = args[0]
 			}
-			var said atomic.Int32
-			in.Refused = func(why error) {
-				if said.Add(1) <= mostRefusals {
-					fmt.Fprintln(cmd.ErrOrStderr(), "tutti: the page refused a request:", why)
-				}
+			said := &refusals{out: cmd.ErrOrStderr()}
+			defer said.flush()
+			in.Refused = said.add
+			// The page goes on if nobody reads the output any more. A channel, and not signal.Ignore, because the browser
+			// would inherit that.
+			broken := make(chan os.Signal, 1)
+			signal.Notify(broken, syscall.SIGPIPE)
+			defer signal.Stop(broken)
+			ctx, stop := cmd.Context(), func() {}
+			if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+				ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal has gone: end like with Ctrl-C
 			}
-			return o.deps.OpenUI(cmd.Context(), o.conn, in)
+			defer stop()
+			return o.deps.OpenUI(ctx, o.conn, in)
 		},
 	}
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "only print the address, and start no browser")

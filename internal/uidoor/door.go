@@ -7,10 +7,12 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -25,8 +27,13 @@ const (
 	// idleLife is how long the door stays open although nobody uses it.
 	idleLife = time.Hour
 	maxBody  = 64 << 10
+	// bodyTime is how long a request may take to arrive after its header.
+	bodyTime = 10 * time.Second
 	secret   = 32 // bytes of a code and of a bearer
 )
+
+// ErrUsedCode is the refusal of a code that was used before. The code may be stolen.
+var ErrUsedCode = tutti.Errorf(tutti.CodeUnauthenticated, "the code of this address was used before; if you did not use it, end \"tutti ui\" now")
 
 // Forwarder sends a call to the server with the operator's certificate, and writes the answer.
 type Forwarder interface {
@@ -52,7 +59,8 @@ type Options struct {
 // Door is the handler of the page and of its calls.
 type Door struct {
 	Options
-	mux *http.ServeMux
+	mux     *http.ServeMux
+	entered func() // called after each exchange of a code
 
 	mu     sync.Mutex
 	codes  map[[sha256.Size]byte]*code
@@ -69,7 +77,7 @@ type code struct {
 
 // New returns a door that nobody can use before the first call of Code.
 func New(o Options) *Door {
-	d := &Door{Options: o, mux: http.NewServeMux(), codes: map[[sha256.Size]byte]*code{}, usedAt: time.Now()}
+	d := &Door{Options: o, mux: http.NewServeMux(), entered: func() {}, codes: map[[sha256.Size]byte]*code{}, usedAt: time.Now()}
 	d.mux.Handle("GET /ui/", http.HandlerFunc(page))
 	d.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ui/", http.StatusFound) })
 	d.mux.HandleFunc("POST /door/exchange", d.exchange)
@@ -100,6 +108,7 @@ func random() string {
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
+	within(w, bodyTime)
 	err := checkHost(r, d.Port)
 	if err == nil {
 		err = checkOrigin(r)
@@ -129,6 +138,7 @@ func (d *Door) exchange(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, http.StatusUnauthorized, err)
 		return
 	}
+	d.entered()
 	bearer := random()
 	d.mu.Lock()
 	sum := sha256.Sum256([]byte(bearer))
@@ -149,7 +159,7 @@ func (d *Door) redeem(text string) error {
 	case c == nil:
 		return tutti.Errorf(tutti.CodeUnauthenticated, "the address has no valid code; run \"tutti ui\" again")
 	case c.used:
-		return tutti.Errorf(tutti.CodeUnauthenticated, "the code of this address was used before; if you did not use it, end \"tutti ui\" now")
+		return ErrUsedCode
 	case time.Now().After(c.until):
 		return tutti.Errorf(tutti.CodeUnauthenticated, "the code of this address was valid for %s; run \"tutti ui\" again", codeLife)
 	}
@@ -230,7 +240,23 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "the request has the content type %.100q, but it must be application/json", r.Header.Get("Content-Type"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, tutti.Errorf(tutti.CodeDeadline, "the request did not arrive within %s", bodyTime)
+	}
+	if err == nil {
+		within(w, 0)
+	}
 	return body, tutti.Wrap(tutti.CodeInvalid, err, "request")
+}
+
+// within limits how long reading from the connection may take. Zero means that there is no limit: the answer may be a
+// stream, and a connection that can no longer be read ends the call.
+func within(w http.ResponseWriter, limit time.Duration) {
+	var until time.Time
+	if limit > 0 {
+		until = time.Now().Add(limit)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(until) // the recorder of a test has no connection
 }
 
 func (d *Door) refuse(w http.ResponseWriter, status int, err error) {

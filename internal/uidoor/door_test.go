@@ -358,3 +358,21 @@ func TestCallsOnlyRead(t *testing.T) {
 		}
 	}
 }
+
+// TestTheHostsOfThePage: the names of the loopback addresses with our port are the page. A refusal says all of them.
+func TestTheHostsOfThePage(t *testing.T) {
+	for host, status := range map[string]int{
+		"127.0.0.1:" + port: 200, "localhost:" + port: 200, "[::1]:" + port: 200,
+		"127.0.0.1": 403, "localhost": 403, "[::1]": 403, "127.0.0.2:" + port: 403, "": 403,
+	} {
+		r := request("GET", "/ui/", "", "")
+		r.Host = host
+		w := newDoor().send(r)
+		if w.Code != status {
+			t.Errorf("%q: %d, want %d", host, w.Code, status)
+		}
+		if says := "only at 127.0.0.1:4711, localhost:4711 and [::1]:4711"; status == 403 && !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%q: %s", host, w.Body)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func checkHost(r *http.Request, port string) error {
 	if err == nil && at == port && slices.Contains([]string{"127.0.0.1", "localhost", "::1"}, host) {
 		return nil
 	}
-	return tutti.Errorf(tutti.CodeRefused, "the request is for the host %.100q, but this page is at 127.0.0.1:%s only", r.Host, port)
+	return tutti.Errorf(tutti.CodeRefused, "the request is for the host %.100q, but this page is only at 127.0.0.1:%[2]s, localhost:%[2]s and [::1]:%[2]s", r.Host, port)
 }
 
 // checkOrigin refuses requests that another web page caused. Pages on other ports of this machine are other pages, too.

@@ -50,7 +50,8 @@ func Serve(ctx context.Context, o Options, path string, opened func(Opened)) err
 	if err != nil {
 		return tutti.Wrap(tutti.CodeInvalid, err, "the file that opens the page")
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // the code in the file ends with this program
+	d.entered = func() { _ = os.RemoveAll(dir) } // the code in the file is of no use any more
+	defer d.entered()
 	at.File = filepath.Join(dir, "open.html")
 	if err := os.WriteFile(at.File, []byte(leadTo(at.URL)), 0o600); err != nil {
 		return tutti.Wrap(tutti.CodeInvalid, err, "the file that opens the page")
