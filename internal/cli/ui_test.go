@@ -27,6 +27,8 @@ func TestAUsedCodeIsAlwaysSaid(t *testing.T) {
 		}
 		said := func(what string, junk int, words ...string) {
 			t.Helper()
+			r.mu.Lock() // a timer may print
+			defer r.mu.Unlock()
 			if got := strings.Count(out.String(), "junk"); got != junk {
 				t.Errorf("%s: %d lines of junk, want %d", what, got, junk)
 			}

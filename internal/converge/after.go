@@ -38,7 +38,7 @@ func (d *decision) after(seat *seat) tutti.RunID {
 		d.latest = []happened{}
 		for _, other := range d.seats {
 			for _, r := range other.runs {
-				if e := lastEvent(r); e.seq > d.state.decided {
+				if e := lastEvent(r); e.seq > d.view.Decided {
 					d.latest = append(d.latest, e)
 				}
 			}

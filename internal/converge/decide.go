@@ -12,6 +12,10 @@ import (
 
 // View contains the data that a decision needs and that is not in the log.
 type View struct {
+	// Decided is the last event at the last decision that had no result, or 0. Only RunGated.After and RunWanted.After
+	// depend on it.
+	Decided uint64
+
 	Now     time.Time
 	Since   time.Time // when this server began to serve
 	Seen    func(tutti.NodeName) time.Time
@@ -134,9 +138,6 @@ func (s *State) Decide(v View) []tutti.Body {
 			out = d.decide()
 		}
 	})
-	if len(out) == 0 {
-		s.decided = s.data.Seq()
-	}
 	return out
 }
 

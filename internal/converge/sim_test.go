@@ -28,6 +28,8 @@ type sim struct {
 	since time.Time // when the server began to serve
 	ids   int
 
+	decided uint64 // the last event at the last decision that had no result
+
 	engine   *engine.State
 	data     *data.State
 	converge *converge.State
@@ -168,7 +170,7 @@ func (s *sim) view() converge.View {
 			return ""
 		},
 		Member:   func(target string, n tutti.NodeName) bool { return target == "" || target == string(n) },
-		Reaction: s.reaction, Environment: "production",
+		Reaction: s.reaction, Environment: "production", Decided: s.decided,
 	}
 }
 
@@ -215,6 +217,7 @@ func (s *sim) settle() {
 		more := s.converge.Decide(s.view())
 		s.emit(more)
 		if len(bodies)+len(more) == 0 {
+			s.decided = s.data.Seq()
 			return
 		}
 	}

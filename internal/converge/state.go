@@ -43,8 +43,6 @@ type State struct {
 	fleetSeq   uint64    // sequence of the last fleet file
 	fleetBy    string
 	pushedBy   map[string]string // who pushed the code of each environment, and what released it
-
-	decided uint64 // the last event at the last decision that had no result; not part of the fold
 }
 
 // New returns the state before the first event.

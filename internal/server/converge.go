@@ -42,6 +42,7 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 		Unnoted:  d.unnoted,
 		Hold:     hold,
 		InFlight: d.Opts.InFlight, Compiles: d.Opts.Compiles,
+		Decided: d.decided,
 	}
 	if f := tx.Registry.Fleet; f != nil {
 		view.Reaction, view.Environment, view.Serial = f.Reaction, f.Environment.Name, tx.Registry.Serial()
@@ -55,6 +56,9 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 		}
 	})
 	bodies := tx.Converge.Decide(view)
+	if len(bodies) == 0 {
+		d.decided = tx.Seq
+	}
 	for _, b := range bodies {
 		switch b := b.(type) {
 		case *tutti.RunWanted:

@@ -29,6 +29,7 @@ type decider struct {
 	goneAt  time.Time // before this time the server does not look for nodes that are gone
 	lostAt  time.Time // before this time the server does not look for lost runs
 	resting time.Time // before this time the server takes no decision on converge steps
+	decided uint64    // the last event at the last decision on converge steps that had no result
 }
 
 // tx is a transaction for the decisions that the server takes by itself.

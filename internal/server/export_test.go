@@ -159,9 +159,7 @@ func (s State) Diff(other State, now time.Time) string {
 	s.folded.Converge.Needy(view)
 	other.folded.Converge.Needy(view)
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
-	// The last decision is not part of the state, either: only a text for people depends on it.
-	decided := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Converge.decided" }, cmp.Ignore())
-	return cmp.Diff(s.folded, other.folded, all, decided, cmpopts.EquateEmpty())
+	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
 }
 
 var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converge.Has{} }}
