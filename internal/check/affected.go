@@ -85,7 +85,6 @@ func (c *change) keep(all []stage) []stage {
 		"build": hosts, "e2e8": hosts, "e2e7": hosts,
 		"lint": true, "go": true, "defence": true,
 		"specs7": module, "specs8": module,
-		"ui": c.touches("ui", "internal/uidoor", "internal/uitest", "internal/explain", "internal/server/operators", "api"),
 	}
 	return slices.DeleteFunc(all, func(s stage) bool { return !wanted[s.name] })
 }

@@ -28,7 +28,6 @@ func stages(rows budget, c *change) []stage {
 		// The module's specs need no hosts, so specs7 could run in either lane. It runs in the lane "hosts",
 		// because this lane would end first.
 		{name: "specs7", lane: "hosts", run: specs("most", "bookworm")},
-		{name: "ui", lane: "hosts", run: browser},
 
 		{name: "lint", lane: "code", run: lint},
 		{name: "go", lane: "code", run: unitTests(c)},
@@ -64,6 +63,7 @@ func parts(rows budget) []part {
 			goTest{env: []string{"ATTACK_STRANGERS=14000"}, args: []string{"-count", "1", "-timeout", "20m", "-run", "^TestStrangersWhoFinishTLS$", "./attack"}},
 		)}}},
 		{"fuzz", "every decoder, a minute each", []stage{{name: "fuzz", run: counted(fuzzRE, []string{"script/fuzz"}, "FUZZTIME=1m", "GOMAXPROCS=2")}}},
+		{"ui", "the page in a real browser", []stage{{name: "ui", run: browser}}},
 		{"specs", "the module's specs, cold and warm, on Puppet 7 and 8", []stage{{name: "specs-all", run: specs("all")}}},
 		{"lab", "the lab itself", on("lab")},
 		{"fleet", "the small fleet: tests that check leaves out, with waits of real length", on("fleet")},
