@@ -53,6 +53,10 @@ func (s Standing) Why() string {
 	return text
 }
 
+// ByAnswers reports whether changed answers are the reason that Why returns. A node that failed keeps this reason when
+// answers change, too.
+func (s Standing) ByAnswers() bool { return s.why == "" && len(s.Changed) > 0 }
+
 // Standing returns what a node needs with the current code and data, in the public view.
 func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	environment := has.Environment

@@ -79,7 +79,7 @@ func causeID(state api.NodeState, key string) string {
 func (c *causes) reason(view *api.NodeView, st converge.Standing) (cause api.NodeCause, key string) {
 	switch {
 	case view.Observed: // the reason is in view.Why
-	case len(st.Changed) > 0:
+	case st.ByAnswers():
 		return c.changed(view.Node, st.Changed)
 	case st.OtherCode:
 		return c.code(view)
@@ -182,7 +182,7 @@ func (v View) rests() func(tutti.NodeName) string {
 // The method `since` returns when a node stopped being good, if a change of data or code is the reason and is known.
 func (v View) since(node tutti.NodeName, st converge.Standing) time.Time {
 	switch {
-	case len(st.Changed) > 0:
+	case st.ByAnswers():
 		_, change := firstChange(v.Data, node, st.Changed)
 		return change.At
 	case st.OtherCode:

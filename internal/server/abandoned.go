@@ -34,7 +34,7 @@ func (d *decider) ringAbandoned(state *fold.State, e tutti.Event) {
 	}
 	for node, id := range state.Engine.Active {
 		n := state.Registry.Nodes[node]
-		if r := state.Engine.Runs[id]; n == nil || r.Job != j.ID {
+		if r := state.Engine.Runs[id]; n == nil || r == nil || r.Job != j.ID {
 			continue
 		}
 		payload, _ := json.Marshal(wire.CancelRun{Run: id})

@@ -404,6 +404,19 @@ func TestCausesAreGrouped(t *testing.T) {
 			r.Failures = []tutti.Failure{{Resource: "Exec[mkfs]", Message: fmt.Sprintf("no such disk %d", i/4)}}
 		}
 	})
+	if err := f.SetValue(servertest.Operator(), "db/port", json.RawMessage("1")); err != nil {
+		t.Fatal(err)
+	}
+	var stale []string
+	for _, c := range allCauses(t, f) {
+		stale = append(stale, fmt.Sprintf("%s %s %d", c.State, c.Kind, c.Nodes))
+	}
+	if diff := cmp.Diff([]string{"stale answer 3", "failed failure 4", "failed failure 1"}, stale); diff != "" {
+		t.Errorf("a failed node stays failed for its failure (-want +got):\n%s", diff)
+	}
+	if err := f.UnsetValue(servertest.Operator(), "db/port"); err != nil {
+		t.Fatal(err)
+	}
 	f.PushSite("notify { 'other': }\n")
 	var got []string
 	for _, c := range allCauses(t, f) {
